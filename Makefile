@@ -1,0 +1,93 @@
+# A thin front for cmake and ctest. `make test` and `make demo` are all a newcomer needs: each
+# installs by apt what is missing (tools/setup), builds below build/, and runs.
+#
+#   JOBS=4    so many compilers and tests at once (default: one per CPU)
+#   SETUP=:   do not look for missing packages
+
+SETUP  ?= tools/setup
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test asan tsan release-test check aarch64 compilers bench format tidy install clean
+
+# cmake's chatter goes to a file; warnings are shown, and all of it when it fails.
+# $(call configure,preset,more arguments)
+configure = mkdir -p build && { cmake --preset $(1) $(2) >build/$(1).log || { cat build/$(1).log; exit 1; }; }
+
+# On a terminal ninja keeps its progress on one line; elsewhere only warnings and errors are shown.
+# $(call build,directory,more arguments)
+build = echo "building $(1)" && if [ -t 1 ]; then quiet=; else quiet=--quiet; fi && ninja -C $(1) -j $(JOBS) $$quiet $(2)
+
+# $(call run_tests,directory)
+run_tests = if [ -t 1 ]; then progress=--progress; else progress=; fi && ctest --test-dir $(1) -j $(JOBS) --output-on-failure $$progress
+
+# $(call test_preset,preset)
+define test_preset
+	@$(call configure,$(1))
+	@$(call build,build/$(1))
+	@$(call run_tests,build/$(1))
+endef
+
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 15
+
+demo: ## build the library and run the tour of what it can do
+	@$(SETUP) build
+	@$(call configure,release,-DMAGPIE_TESTS=OFF)
+	@$(call build,build/release)
+	@build/release/examples/tour
+
+test: ## build with debug checks and run all tests
+	@$(SETUP) test
+	$(call test_preset,dev)
+
+asan: ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(SETUP) test
+	$(call test_preset,asan)
+
+tsan: ## the tests under ThreadSanitizer, with clang
+	@$(SETUP) tsan
+	$(call test_preset,tsan)
+
+release-test: ## the tests as users get the library: optimised, debug checks off
+	@$(SETUP) test
+	@$(call configure,release,-DMAGPIE_TESTS=ON)
+	@$(call build,build/release)
+	@$(call run_tests,build/release)
+
+check: asan tsan release-test test ## everything before a change goes in: test asan tsan release-test
+
+aarch64: ## cross-build for 64-bit ARM and run the tests under qemu
+	@$(SETUP) aarch64
+	$(call test_preset,aarch64)
+
+compilers: ## the fiber tests over compilers and flags
+	@$(SETUP) compilers
+	@JOBS=$(JOBS) tests/scripts/compilers.sh
+
+bench: ## the micro benchmarks
+	@$(SETUP) bench
+	@$(call configure,release,-B build/bench -DMAGPIE_BENCH=ON -DMAGPIE_TESTS=OFF -DMAGPIE_EXAMPLES=OFF)
+	@$(call build,build/bench)
+	@set -e; for bench in build/bench/bench/*_bench; do $$bench; done
+
+format: ## clang-format over all C++ sources
+	@$(SETUP) tidy
+	@git ls-files -co --exclude-standard '*.h' '*.cpp' | xargs clang-format -i
+
+tidy: ## clang-tidy over the library
+	@$(SETUP) tidy
+	@$(call configure,dev,-B build/tidy -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DMAGPIE_TESTS=OFF)
+	@run-clang-tidy -quiet -p build/tidy -j $(JOBS) '/(src|examples)/.*\.cpp$$' >build/tidy.log 2>&1; code=$$?; \
+	  grep -Ev '^clang-tidy|warnings? (generated|treated)' build/tidy.log; exit $$code
+
+install: ## install the library: make install PREFIX=/usr/local
+	@$(SETUP) build
+	@$(call configure,release,-DCMAKE_INSTALL_PREFIX=$(abspath $(PREFIX)) -DMAGPIE_TESTS=OFF)
+	@$(call build,build/release)
+	@cmake --install build/release
+
+clean: ## remove everything built
+	rm -rf build
