@@ -1,0 +1,75 @@
+#include "os/fd.h"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace magpie::rt::os {
+namespace {
+
+// The result of a call that returns -1 and errno, repeated until no signal interrupts it.
+template <class Call>
+auto uninterrupted(Call call) noexcept {
+  auto outcome = call();
+  while (outcome < 0 && errno == EINTR) outcome = call();
+  return outcome;
+}
+
+result<std::size_t> transferred(ssize_t count) noexcept {
+  if (count < 0) return last_error();
+  return static_cast<std::size_t>(count);
+}
+
+}  // namespace
+
+error file_descriptor::close() noexcept {
+  if (fd_ < 0) return {};
+  return ::close(release()) == 0 ? error{} : last_error();
+}
+
+result<file_descriptor> open_file(const char* path, int flags, unsigned permissions) noexcept {
+  const int fd = uninterrupted([&] { return ::open(path, flags | O_CLOEXEC, permissions); });
+  if (fd < 0) return last_error();
+  return file_descriptor(fd);
+}
+
+result<std::size_t> read(int fd, std::span<std::byte> buffer) noexcept {
+  return transferred(uninterrupted([&] { return ::read(fd, buffer.data(), buffer.size()); }));
+}
+
+result<std::size_t> write(int fd, std::span<const std::byte> bytes) noexcept {
+  return transferred(uninterrupted([&] { return ::write(fd, bytes.data(), bytes.size()); }));
+}
+
+result<std::size_t> pread(int fd, std::span<std::byte> buffer, std::int64_t offset) noexcept {
+  return transferred(
+      uninterrupted([&] { return ::pread(fd, buffer.data(), buffer.size(), offset); }));
+}
+
+result<std::size_t> pwrite(int fd, std::span<const std::byte> bytes, std::int64_t offset) noexcept {
+  return transferred(
+      uninterrupted([&] { return ::pwrite(fd, bytes.data(), bytes.size(), offset); }));
+}
+
+result<pipe_ends> make_pipe(fd_mode mode) noexcept {
+  int fds[2];
+  const int flags = O_CLOEXEC | (mode == fd_mode::nonblocking ? O_NONBLOCK : 0);
+  if (::pipe2(fds, flags) != 0) return last_error();
+  return pipe_ends{file_descriptor(fds[0]), file_descriptor(fds[1])};
+}
+
+result<file_descriptor> make_eventfd(fd_mode mode, unsigned initial_count) noexcept {
+  const int flags = EFD_CLOEXEC | (mode == fd_mode::nonblocking ? EFD_NONBLOCK : 0);
+  const int fd = ::eventfd(initial_count, flags);
+  if (fd < 0) return last_error();
+  return file_descriptor(fd);
+}
+
+error set_nonblocking(int fd) noexcept {
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0) return last_error();
+  if ((flags & O_NONBLOCK) != 0) return {};
+  return ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0 ? error{} : last_error();
+}
+
+}  // namespace magpie::rt::os

@@ -1,0 +1,173 @@
+#include "os/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/atomic.h"
+#include "base/check.h"
+
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
+#endif
+
+namespace magpie::rt::os {
+namespace {
+
+error to_error(int failed) { return failed == 0 ? error{} : last_error(); }
+
+error advise(memory_range range, int advice) {
+  return to_error(madvise(range.start, range.size, advice));
+}
+
+// Whether the kernel refuses to read from `page`. Asked through a system call, so that a guard
+// that does not work costs nothing but the answer.
+bool faults_when_touched(const void* page) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
+  const bool refused = write(ends[1], page, 1) < 0 && errno == EFAULT;
+  close(ends[0]);
+  close(ends[1]);
+  return refused;
+}
+
+// An emulated kernel may answer yes to advice it does not know, so the effect is what counts.
+bool probe_guard_markers() {
+  const std::size_t size = page_size();
+  void* const page =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return false;
+  const bool works = madvise(page, size, MADV_GUARD_INSTALL) == 0 && faults_when_touched(page);
+  munmap(page, size);
+  return works;
+}
+
+// All guards in one system call. A pidfd is opened each time: a kept one would mean the parent
+// after a fork.
+bool install_in_one_call(std::span<const memory_range> guards) {
+  constexpr std::size_t k_most = 64;
+  if (guards.size() < 2 || guards.size() > k_most) return false;
+  iovec ranges[k_most];
+  std::size_t total = 0;
+  for (std::size_t i = 0; i < guards.size(); ++i) {
+    ranges[i] = {guards[i].start, guards[i].size};
+    total += guards[i].size;
+  }
+  const int self = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  if (self < 0) return false;
+  const long advised =
+      syscall(SYS_process_madvise, self, ranges, guards.size(), MADV_GUARD_INSTALL, 0);
+  close(self);
+  return advised == static_cast<long>(total);
+}
+
+// Reads a file of /proc into `text`; returns the bytes read.
+std::size_t read_file(int file, char* text, std::size_t size) {
+  for (;;) {
+    const ssize_t got = read(file, text, size);
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR) return 0;
+  }
+}
+
+}  // namespace
+
+std::size_t page_size() {
+  static const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+result<void*> reserve(std::size_t size, std::size_t alignment) {
+  MAGPIE_CHECK((alignment & (alignment - 1)) == 0, "alignment must be a power of two");
+  const std::size_t slack = alignment > page_size() ? alignment : 0;
+  if (size + slack < size) return error{ENOMEM};
+  void* const mapped =
+      mmap(nullptr, size + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return last_error();
+  if (slack == 0) return mapped;
+
+  const auto address = reinterpret_cast<std::uintptr_t>(mapped);
+  const std::uintptr_t aligned = (address + alignment - 1) & ~(alignment - 1);
+  const std::size_t before = aligned - address;
+  if (before != 0) munmap(mapped, before);
+  if (slack != before) munmap(reinterpret_cast<void*>(aligned + size), slack - before);
+  return reinterpret_cast<void*>(aligned);
+}
+
+error commit(memory_range range) {
+  return to_error(mprotect(range.start, range.size, PROT_READ | PROT_WRITE));
+}
+
+error give_back(memory_range range) { return advise(range, MADV_DONTNEED); }
+
+error unmap(memory_range range) { return to_error(munmap(range.start, range.size)); }
+
+result<void*> allocate_records(std::size_t size) {
+  void* const mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return last_error();
+  return mapped;
+}
+
+void forbid_huge_pages(memory_range range) { (void)advise(range, MADV_NOHUGEPAGE); }
+void prefer_huge_pages(memory_range range) { (void)advise(range, MADV_HUGEPAGE); }
+
+bool guard_markers_work() {
+  static const bool works = probe_guard_markers();
+  return works;
+}
+
+error install_guard_markers(std::span<const memory_range> guards) {
+  while (!guards.empty()) {
+    const std::span<const memory_range> part =
+        guards.first(std::min<std::size_t>(guards.size(), 64));
+    guards = guards.subspan(part.size());
+    if (install_in_one_call(part)) continue;
+    // One by one: an older process_madvise, no descriptor left, or a range that is refused, which
+    // is then known by its error. A guard installed twice is one guard.
+    for (const memory_range guard : part) {
+      if (const error failure = advise(guard, MADV_GUARD_INSTALL)) return failure;
+    }
+  }
+  return {};
+}
+
+error remove_guard_markers(memory_range range) { return advise(range, MADV_GUARD_REMOVE); }
+
+error install_guard_mapping(memory_range range) {
+  return to_error(mprotect(range.start, range.size, PROT_NONE));
+}
+
+std::size_t mapping_limit() {
+  constexpr std::size_t k_kernel_default = 65530;
+  const int file = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return k_kernel_default;
+  char text[32];
+  const std::size_t size = read_file(file, text, sizeof text);
+  close(file);
+  std::size_t limit = 0;
+  for (std::size_t i = 0; i < size && text[i] >= '0' && text[i] <= '9'; ++i) {
+    limit = limit * 10 + static_cast<std::size_t>(text[i] - '0');
+  }
+  return limit != 0 ? limit : k_kernel_default;
+}
+
+std::size_t mapping_count() {
+  const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  char text[4096];
+  std::size_t lines = 0;
+  while (const std::size_t size = read_file(file, text, sizeof text)) {
+    lines += static_cast<std::size_t>(std::count(text, text + size, '\n'));
+  }
+  close(file);
+  return lines;
+}
+
+}  // namespace magpie::rt::os

@@ -1,0 +1,157 @@
+#include "os/signal.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/atomic.h"
+#include "base/check.h"
+#include "os/lock.h"
+#include "os/memory.h"
+
+namespace magpie::rt::os {
+namespace {
+
+struct slot {
+  atomic<signal_handler> ours{nullptr};
+  struct sigaction earlier {};  // written before the handler is installed, constant after
+};
+
+slot g_slots[NSIG];
+constinit lock g_install_lock{lock_rank::leaf};
+
+signal_event describe(int number, siginfo_t* info, void* context) {
+  const mcontext_t& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
+  signal_event event{};
+  event.number = number;
+  event.from_kernel = info->si_code > 0;
+  event.address = event.from_kernel ? info->si_addr : nullptr;
+#if defined(__x86_64__)
+  event.program_counter = static_cast<std::uintptr_t>(machine.gregs[REG_RIP]);
+  event.stack_pointer = static_cast<std::uintptr_t>(machine.gregs[REG_RSP]);
+  event.frame_pointer = static_cast<std::uintptr_t>(machine.gregs[REG_RBP]);
+#elif defined(__aarch64__)
+  event.program_counter = machine.pc;
+  event.stack_pointer = machine.sp;
+  event.frame_pointer = machine.regs[29];
+#endif
+  event.raw_info = info;
+  event.raw_context = context;
+  return event;
+}
+
+void on_signal(int number, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
+  // acquire pairs with the release in install_signal_handler: `earlier` is visible with it.
+  const signal_handler handler = g_slots[number].ours.load(acquire);
+  handler(describe(number, info, context));
+  errno = saved_errno;
+}
+
+bool ignored_by_default(int number) {
+  return number == SIGCHLD || number == SIGURG || number == SIGWINCH || number == SIGCONT;
+}
+
+// The thread's mask during an earlier handler is what the kernel would have made it.
+void call_earlier(const struct sigaction& earlier, const signal_event& event) {
+  sigset_t before;
+  pthread_sigmask(SIG_BLOCK, &earlier.sa_mask, &before);
+  if ((earlier.sa_flags & SA_NODEFER) != 0) {
+    sigset_t itself;
+    sigemptyset(&itself);
+    sigaddset(&itself, event.number);
+    pthread_sigmask(SIG_UNBLOCK, &itself, nullptr);
+  }
+  if ((earlier.sa_flags & SA_SIGINFO) != 0) {
+    earlier.sa_sigaction(event.number, static_cast<siginfo_t*>(event.raw_info), event.raw_context);
+  } else {
+    earlier.sa_handler(event.number);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void take_default_action(const signal_event& event) {
+  if (ignored_by_default(event.number)) return;
+  struct sigaction standard {};
+  standard.sa_handler = SIG_DFL;
+  sigaction(event.number, &standard, nullptr);
+  // A sent signal does not come back by itself; this one stays pending until the handler ends.
+  if (!event.from_kernel) syscall(SYS_tgkill, getpid(), current_thread_id(), event.number);
+}
+
+}  // namespace
+
+const int k_segmentation_fault = SIGSEGV;
+
+void signal_event::pass_on() const {
+  const struct sigaction& earlier = g_slots[number].earlier;
+  const bool is_function = earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN;
+  if (is_function) {
+    call_earlier(earlier, *this);
+  } else if (earlier.sa_handler == SIG_DFL || from_kernel) {
+    take_default_action(*this);  // a fault cannot be ignored, the kernel says
+  }
+}
+
+error install_signal_handler(int number, signal_handler handler) {
+  MAGPIE_CHECK(number > 0 && number < NSIG && handler != nullptr, "not a signal handler");
+  const lock_guard hold(g_install_lock);
+  slot& slot = g_slots[number];
+  // relaxed: only written under the lock held here.
+  const bool first = slot.ours.load(relaxed) == nullptr;
+  if (first && sigaction(number, nullptr, &slot.earlier) != 0) return last_error();
+  slot.ours.store(handler, release);  // pairs with the acquire in on_signal
+
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  sigfillset(&action.sa_mask);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGPROF}) {
+    sigdelset(&action.sa_mask, fault);
+  }
+  if (sigaction(number, &action, nullptr) != 0) return last_error();
+  return {};
+}
+
+bool has_earlier_handler(int number) {
+  const auto earlier = g_slots[number].earlier.sa_handler;
+  return earlier != SIG_DFL && earlier != SIG_IGN;
+}
+
+alternate_stack::alternate_stack() {
+  stack_t present{};
+  if (sigaltstack(nullptr, &present) != 0 || (present.ss_flags & SS_DISABLE) == 0) return;
+  // The kernel's frame (11 KiB with AMX) and, above it, a report with a stack trace.
+  constexpr std::size_t k_for_the_handler = 56 * 1024;
+  const std::size_t frame = std::max<std::size_t>(getauxval(AT_MINSIGSTKSZ), 8 * 1024);
+  const std::size_t page = page_size();
+  const std::size_t usable = (frame + k_for_the_handler + page - 1) / page * page;
+  size_ = page + usable;  // a guard page below
+  const result<void*> memory = reserve(size_, page);
+  if (!memory) return;
+  mapping_ = *memory;
+  char* const low = static_cast<char*>(mapping_) + page;
+  stack_t wanted{};
+  wanted.ss_sp = low;
+  wanted.ss_size = usable;
+  if (commit({low, usable}) || sigaltstack(&wanted, nullptr) != 0) {
+    (void)unmap({mapping_, size_});
+    mapping_ = nullptr;
+  }
+}
+
+alternate_stack::~alternate_stack() {
+  if (mapping_ == nullptr) return;
+  stack_t none{};
+  none.ss_flags = SS_DISABLE;
+  sigaltstack(&none, nullptr);
+  (void)unmap({mapping_, size_});
+}
+
+}  // namespace magpie::rt::os

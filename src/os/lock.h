@@ -1,0 +1,61 @@
+// The runtime's own lock: a futex behind one word. It blocks the thread, not a goroutine, so it
+// guards only short sections inside the runtime; users get magpie::mutex.
+//
+// Locks have ranks. A thread takes them in rising order only, which makes a deadlock between
+// them impossible; debug builds check it at every lock(). The table below is the order.
+#pragma once
+
+#include <cstdint>
+
+#include "os/futex.h"
+
+namespace magpie::rt::os {
+
+// Lower ranks are taken first. Two locks of one rank are never held together.
+enum class lock_rank : std::uint8_t {
+  stack_pool,  // free slots, slabs
+  leaf,        // guards something that calls nothing
+};
+
+class lock {
+ public:
+  explicit constexpr lock(lock_rank rank) : rank_(rank) {}
+  ~lock();
+  lock(const lock&) = delete;
+  lock& operator=(const lock&) = delete;
+
+  // Any thread; not in signal handlers, whose thread may hold the lock already.
+  void acquire();
+  bool try_acquire();
+  void release();
+
+ private:
+  enum state : std::uint32_t {
+    free = 0,
+    held = 1,
+    held_with_waiters = 2,  // release() must wake one
+  };
+
+  void acquire_slow();
+
+  futex_word word_{free};
+  const lock_rank rank_;
+};
+
+// Holds the lock until the end of the scope.
+class [[nodiscard]] lock_guard {
+ public:
+  explicit lock_guard(lock& l) : lock_(l) { lock_.acquire(); }
+  ~lock_guard() { lock_.release(); }
+  lock_guard(const lock_guard&) = delete;
+  lock_guard& operator=(const lock_guard&) = delete;
+
+ private:
+  lock& lock_;
+};
+
+// Checks that the calling thread holds no lock: before it sleeps or leaves its stack. Debug
+// builds only; otherwise nothing.
+void assert_no_locks_held();
+
+}  // namespace magpie::rt::os
