@@ -1,0 +1,8 @@
+// All of magpie. Each header below also stands alone.
+#pragma once
+
+#include <magpie/errors.h>
+#include <magpie/export.h>
+#include <magpie/runtime.h>
+#include <magpie/time.h>
+#include <magpie/version.h>

@@ -1,0 +1,50 @@
+# Checks of the tree itself, of its documents and of the installed package, as ctest entries.
+
+# tomllib came with Python 3.11.
+find_package(Python3 3.11 COMPONENTS Interpreter QUIET)
+
+# A test that cannot run here says why, and ctest lists it as skipped.
+function(magpie_skipped_test name reason)
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${reason}")
+  set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:")
+endfunction()
+
+function(magpie_python_test name script)
+  if(NOT Python3_Interpreter_FOUND)
+    magpie_skipped_test(${name} "needs Python 3.11 or newer")
+    return()
+  endif()
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${script} ${ARGN})
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT 120 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+endfunction()
+
+foreach(check layers docs orders)
+  magpie_python_test(scripts/${check} ${PROJECT_SOURCE_DIR}/tools/check_${check} ${PROJECT_SOURCE_DIR})
+  magpie_python_test(scripts/${check}_test ${CMAKE_CURRENT_SOURCE_DIR}/scripts/check_${check}_test.py)
+endforeach()
+
+add_test(NAME scripts/setup_test COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/scripts/setup_test.sh)
+
+# Builds the library a second time, as a shared one, and programs against both.
+if(MAGPIE_SANITIZE)
+  magpie_skipped_test(scripts/package "not in a sanitizer build")
+elseif(CMAKE_CROSSCOMPILING)
+  magpie_skipped_test(scripts/package "not in a cross build")
+else()
+  add_test(NAME scripts/package
+    COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/scripts/package_test.sh
+            ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+  set_tests_properties(scripts/package PROPERTIES TIMEOUT 600 PROCESSORS 2)
+endif()
+
+# Every example runs and ends well.
+if(MAGPIE_EXAMPLES)
+  file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.cpp)
+  foreach(source ${examples})
+    get_filename_component(name ${source} NAME_WE)
+    add_test(NAME examples/${name}
+      COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} ${PROJECT_BINARY_DIR}/examples/${name})
+    set_tests_properties(examples/${name} PROPERTIES TIMEOUT 120)
+  endforeach()
+endif()
