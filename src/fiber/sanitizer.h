@@ -79,29 +79,29 @@ inline void stack_made([[maybe_unused]] stack_note& note, [[maybe_unused]] void*
 #if defined(MAGPIE_TSAN)
   note.tsan_fiber = __tsan_create_fiber(0);
 #endif
-#if defined(MAGPIE_ASAN)
-  // Pointers that live only on a goroutine's stack keep their objects from being called leaks.
-  __lsan_register_root_region(
-      low, static_cast<std::size_t>(static_cast<char*>(high) - static_cast<char*>(low)));
-#endif
 #if defined(MAGPIE_VALGRIND)
   if (under_valgrind()) note.valgrind_id = VALGRIND_STACK_REGISTER(low, high);
 #endif
 }
 
-inline void stack_unmade([[maybe_unused]] stack_note& note, [[maybe_unused]] void* low,
-                         [[maybe_unused]] void* high) {
+inline void stack_unmade([[maybe_unused]] stack_note& note) {
 #if defined(MAGPIE_TSAN)
   __tsan_destroy_fiber(note.tsan_fiber);
-#endif
-#if defined(MAGPIE_ASAN)
-  __lsan_unregister_root_region(
-      low, static_cast<std::size_t>(static_cast<char*>(high) - static_cast<char*>(low)));
 #endif
 #if defined(MAGPIE_VALGRIND)
   if (under_valgrind()) VALGRIND_STACK_DEREGISTER(note.valgrind_id);
 #endif
   note = {};
+}
+
+// What only this stack points to is not a leak. For the end of the process: LeakSanitizer searches
+// its list of such regions from the front, so taking stacks out again would be quadratic.
+inline void stack_holds_objects([[maybe_unused]] const void* low,
+                                [[maybe_unused]] const void* high) {
+#if defined(MAGPIE_ASAN)
+  __lsan_register_root_region(low, static_cast<std::size_t>(static_cast<const char*>(high) -
+                                                            static_cast<const char*>(low)));
+#endif
 }
 
 // A stack is about to serve a new fiber: what frames of the last one left poisoned is free again.

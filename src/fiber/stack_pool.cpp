@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <span>
 
 #include "base/atomic.h"
 #include "base/check.h"
@@ -122,8 +123,7 @@ stack_pool::~stack_pool() {
     while (slab* const s = shelves_[c].slabs) {
       shelves_[c].slabs = s->next;
       for (std::size_t i = 0; i < s->carved * slots_per_chunk(static_cast<size_class>(c)); ++i) {
-        stack& record = s->stacks[i];
-        if (record.high != nullptr) sanitizer::stack_unmade(record.note, record.low, record.high);
+        if (s->stacks[i].high != nullptr) sanitizer::stack_unmade(s->stacks[i].note);
       }
       s->entry->start.store(nullptr, release);  // pairs with the acquire in find_stack
       s->entry->claimed.store(false, release);  // pairs with the acquire in claim_slab_entry
@@ -342,7 +342,7 @@ namespace {
 // The way back from carve(). Without its guards a chunk's page tables go, too.
 void uncarve(stack_chunk& c) {
   for (std::size_t i = 0; i < slots_per_chunk(c.size_class); ++i) {
-    sanitizer::stack_unmade(c.stacks[i].note, c.stacks[i].low, c.stacks[i].high);
+    sanitizer::stack_unmade(c.stacks[i].note);
     c.stacks[i].high = nullptr;
   }
   const os::memory_range all{c.start, chunk_size(c.size_class)};
@@ -479,6 +479,25 @@ void stack_cache::move_to_pool(size_class c, std::size_t keep) {
   }
   while (!kept.empty()) hot_[c].push(kept.pop());
 }
+
+#if defined(MAGPIE_ASAN)
+namespace {
+
+// Runs before LeakSanitizer looks: goroutines that wait when the process ends hold what they
+// point to.
+[[gnu::destructor]] void show_stacks_to_leak_check() {
+  for (const slab_entry& entry : g_slabs) {
+    const char* const start = entry.start.load(acquire);  // pairs with the release in publish
+    if (start == nullptr) continue;
+    const std::size_t slots = entry.size.load(relaxed) / entry.slot_size.load(relaxed);
+    for (const stack& s : std::span(entry.stacks.load(relaxed), slots)) {  // relaxed: as above
+      if (s.occupant != nullptr) sanitizer::stack_holds_objects(s.low, s.high);
+    }
+  }
+}
+
+}  // namespace
+#endif
 
 const stack* find_stack(const void* address) {
   const char* const wanted = static_cast<const char*>(address);
