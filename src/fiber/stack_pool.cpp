@@ -100,7 +100,10 @@ guard_kind default_guard_kind() {
   const char* const wish = os::environment("MAGPIE_STACK_GUARDS");
   if (wish != nullptr && *wish != '\0' && std::strcmp(wish, "auto") != 0) {
     if (std::strcmp(wish, "mprotect") == 0) return guard_kind::mappings;
-    if (std::strcmp(wish, "madvise") == 0) return guard_kind::markers;
+    if (std::strcmp(wish, "madvise") == 0) {
+      if (os::guard_markers_work()) return guard_kind::markers;
+      fatal("MAGPIE_STACK_GUARDS=madvise: no MADV_GUARD_INSTALL here (Linux 6.13 and later)");
+    }
     fatal("MAGPIE_STACK_GUARDS=", wish, ": expected auto, madvise or mprotect");
   }
   return os::guard_markers_work() ? guard_kind::markers : guard_kind::mappings;
