@@ -64,34 +64,32 @@ struct stack_chunk {
   char* start;
   stack* stacks;                  // the records of its slots
   list_links<stack_chunk> links;  // in its shelf's `open` or `blank`
-  std::uint64_t free = 0;         // slots in the pool's hands
-  std::uint64_t warm = 0;         // of those: slots that may hold memory
+  stack_slab* part_of;
+  std::uint64_t free = 0;  // slots in the pool's hands
+  std::uint64_t warm = 0;  // of those: slots that may hold memory
   rt::size_class size_class;
   guard_kind guards;
 };
 
-namespace {
-
-struct slab {
-  slab* next = nullptr;
+struct stack_slab {
+  stack_slab* next = nullptr;
   char* start;
   std::size_t size;
-  std::size_t carved = 0;  // chunks
+  std::size_t carved = 0;   // chunks made usable so far
+  std::size_t guarded = 0;  // of those: chunks that are not blank
   stack_chunk* chunks;
   stack* stacks;
   slab_entry* entry;
   os::memory_range records;
 };
 
-}  // namespace
-
 struct stack_pool::shelf {
   using chunk_list = intrusive_list<stack_chunk, &stack_chunk::links>;
 
   rt::size_class size_class;
-  chunk_list open;        // chunks with a free slot, the last used first
-  chunk_list blank;       // usable pages without guards or memory
-  slab* slabs = nullptr;  // newest first; only that one has uncarved chunks
+  chunk_list open;              // chunks with a free slot, the last used first
+  chunk_list blank;             // usable pages without guards or memory
+  stack_slab* slabs = nullptr;  // newest first; only that one has uncarved chunks
   std::size_t next_slab_size;
   std::size_t free = 0;  // slots, of all open chunks
 };
@@ -123,7 +121,7 @@ stack_pool::stack_pool(guard_kind guards) : guards_(guards), mapping_limit_(os::
 stack_pool::~stack_pool() {
   MAGPIE_CHECK(stats_.in_use == 0, "a stack pool destroyed while stacks are out");
   for (std::size_t c = 0; c < k_size_classes; ++c) {
-    while (slab* const s = shelves_[c].slabs) {
+    while (stack_slab* const s = shelves_[c].slabs) {
       shelves_[c].slabs = s->next;
       for (std::size_t i = 0; i < s->carved * slots_per_chunk(static_cast<size_class>(c)); ++i) {
         if (s->stacks[i].high != nullptr) sanitizer::stack_unmade(s->stacks[i].note);
@@ -187,10 +185,11 @@ bool stack_pool::stock(shelf& to) {
     if (to.slabs == nullptr || to.slabs->carved * chunk_size(to.size_class) == to.slabs->size) {
       if (!add_slab(to)) return false;
     }
-    slab& newest = *to.slabs;
+    stack_slab& newest = *to.slabs;
     stack_chunk* const fresh = new (&newest.chunks[newest.carved]) stack_chunk;
     fresh->start = newest.start + newest.carved * chunk_size(to.size_class);
     fresh->stacks = newest.stacks + newest.carved * slots_per_chunk(to.size_class);
+    fresh->part_of = &newest;
     fresh->size_class = to.size_class;
     if (const os::error refused = os::commit({fresh->start, chunk_size(to.size_class)})) {
       last_shortage_ = shortage::memory;
@@ -202,6 +201,7 @@ bool stack_pool::stock(shelf& to) {
   }
   stack_chunk* const next = to.blank.front();
   if (!carve(*next)) return false;
+  ++next->part_of->guarded;
   to.blank.remove(next);
   to.open.push_front(next);
   to.free += slots_per_chunk(to.size_class);
@@ -269,7 +269,7 @@ slab_entry* claim_slab_entry() {
 }
 
 // Makes the slab known to find_stack().
-void publish(const slab& made, std::size_t slot_size) {
+void publish(const stack_slab& made, std::size_t slot_size) {
   slab_entry& entry = *made.entry;
   entry.size.store(made.size, relaxed);       // relaxed: the release of `start` publishes all three
   entry.slot_size.store(slot_size, relaxed);  // as above
@@ -305,7 +305,7 @@ bool stack_pool::add_slab(shelf& to) {
   if (!space) return no_space(space.error());
   const std::size_t chunks = space->size / unit;
   const std::size_t record_size =
-      chunks * per_chunk * sizeof(stack) + chunks * sizeof(stack_chunk) + sizeof(slab);
+      chunks * per_chunk * sizeof(stack) + chunks * sizeof(stack_chunk) + sizeof(stack_slab);
   const auto records = os::allocate_records(record_size);
   slab_entry* const entry = records ? claim_slab_entry() : nullptr;
   if (entry == nullptr) {
@@ -317,7 +317,7 @@ bool stack_pool::add_slab(shelf& to) {
   // The stacks' records come first because they are aligned to cache lines.
   auto* const stacks = static_cast<stack*>(*records);
   auto* const chunk_table = reinterpret_cast<stack_chunk*>(stacks + chunks * per_chunk);
-  slab* const made = new (chunk_table + chunks) slab;
+  stack_slab* const made = new (chunk_table + chunks) stack_slab;
   made->next = to.slabs;
   made->start = static_cast<char*>(space->start);
   made->size = space->size;
@@ -392,8 +392,24 @@ void stack_pool::blank_whole_chunks(shelf& of, std::size_t keep) {
     c->free = 0;
     if (c->guards == guard_kind::mappings) guard_mappings_ -= count;
     of.blank.push_back(c);
+    if (--c->part_of->guarded == 0) return_records_locked(of, *c->part_of);
   }
   lock_.release();
+}
+
+// A slab without a stack needs no records of stacks: a million of them are 61 MiB. Only their
+// memory goes. The addresses stay, because a signal handler may be about to read there, and zero
+// is a good answer for it. As above, the chunks are off their list meanwhile.
+void stack_pool::return_records_locked(shelf& of, stack_slab& s) {
+  const std::size_t chunks = s.carved;  // grows when others carve the rest of the slab meanwhile
+  const std::size_t size = chunks * slots_per_chunk(of.size_class) * sizeof(stack);
+  const std::size_t whole_pages = size / os::page_size() * os::page_size();
+  if (whole_pages == 0) return;
+  for (std::size_t i = 0; i < chunks; ++i) of.blank.remove(&s.chunks[i]);
+  lock_.release();
+  (void)os::give_back({s.stacks, whole_pages});
+  lock_.acquire();
+  for (std::size_t i = 0; i < chunks; ++i) of.blank.push_back(&s.chunks[i]);
 }
 
 // In chunks that are partly in use the free slots stay ready, but without memory. The slots are

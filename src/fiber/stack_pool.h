@@ -46,6 +46,8 @@ constexpr size_class class_for(std::size_t size) {
   return k_no_class;
 }
 
+struct stack_slab;
+
 struct stack_pool_stats {
   std::size_t in_use = 0;    // handed out, to caches or fibers
   std::size_t free = 0;      // in the pool, ready to be handed out
@@ -89,6 +91,7 @@ class stack_pool {
   bool carve(stack_chunk&);
   bool install_guards(stack_chunk&);
   void blank_whole_chunks(shelf&, std::size_t keep);
+  void return_records_locked(shelf&, stack_slab&);
   void cool_free_slots(shelf&, std::size_t keep);
   std::size_t guard_mappings_allowed() const;
 
