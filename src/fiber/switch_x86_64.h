@@ -27,8 +27,8 @@ struct context {
 #if defined(__AVX512F__)
 #define MAGPIE_AVX512_REGISTERS                                                                 \
   , "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25",   \
-      "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k1", "k2", "k3", "k4", "k5", "k6", \
-      "k7"
+      "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k0", "k1", "k2", "k3", "k4", "k5", \
+      "k6", "k7"
 #else
 #define MAGPIE_AVX512_REGISTERS
 #endif
