@@ -10,6 +10,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ inline program_end run_program(const std::string& name, std::vector<std::string>
                                std::vector<std::string> settings = {}) {
   std::vector<std::string> words;
 #ifdef MAGPIE_EMULATOR
-  words.push_back(MAGPIE_EMULATOR);
+  std::istringstream emulator(MAGPIE_EMULATOR);
+  for (std::string word; emulator >> word;) words.push_back(word);
 #endif
   words.push_back(std::string(MAGPIE_PROGRAMS_DIR) + "/" + name);
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -75,6 +77,9 @@ inline program_end run_program(const std::string& name, std::vector<std::string>
     end.signal = end.exit_code - 128;
     end.exit_code = -1;
   }
+  // It also says so, after the program's own last word.
+  const std::size_t comment = end.output.find("qemu: uncaught target signal");
+  if (comment != std::string::npos) end.output.resize(comment);
 #endif
   return end;
 }
