@@ -162,8 +162,12 @@ void show_overflow(stack_pool& pool, thread_state* thread) {
   }
   int status = 0;
   waitpid(child, &status, 0);
-  std::printf("   The child ended by signal %d (%s).\n", WTERMSIG(status),
-              strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status)) {
+    std::printf("   The child ended by signal %d (%s).\n", WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
+  } else {  // a sanitizer's handler stood behind ours
+    std::printf("   The child ended with exit code %d.\n", WEXITSTATUS(status));
+  }
 }
 
 }  // namespace
