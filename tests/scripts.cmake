@@ -45,6 +45,6 @@ if(MAGPIE_EXAMPLES)
     get_filename_component(name ${source} NAME_WE)
     add_test(NAME examples/${name}
       COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} ${PROJECT_BINARY_DIR}/examples/${name})
-    set_tests_properties(examples/${name} PROPERTIES TIMEOUT 120)
+    set_tests_properties(examples/${name} PROPERTIES TIMEOUT 120 RESOURCE_LOCK memory)
   endforeach()
 endif()
