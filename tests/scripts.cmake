@@ -26,6 +26,28 @@ endforeach()
 
 add_test(NAME scripts/setup_test COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/scripts/setup_test.sh)
 
+# The switch under Valgrind, which is told about our stacks (src/fiber/sanitizer.h).
+find_program(MAGPIE_VALGRIND valgrind)
+if(MAGPIE_SANITIZE OR CMAKE_CROSSCOMPILING)
+  magpie_skipped_test(valgrind/switch "only in a plain build")
+elseif(NOT MAGPIE_VALGRIND)
+  magpie_skipped_test(valgrind/switch "valgrind is not installed")
+else()
+  add_test(NAME valgrind/switch
+    COMMAND ${MAGPIE_VALGRIND} --quiet --error-exitcode=99
+            $<TARGET_FILE:unit_fiber_test> --gtest_filter=Switch.*)
+  set_tests_properties(valgrind/switch PROPERTIES TIMEOUT 120)
+endif()
+
+# Some of what `make compilers` does, on the compilers that are here.
+if(MAGPIE_SANITIZE OR CMAKE_CROSSCOMPILING)
+  magpie_skipped_test(scripts/compilers "only in a plain build")
+else()
+  add_test(NAME scripts/compilers
+    COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/scripts/compilers.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(scripts/compilers PROPERTIES TIMEOUT 600 PROCESSORS 2 ENVIRONMENT JOBS=2)
+endif()
+
 # Builds the library a second time, as a shared one, and programs against both.
 if(MAGPIE_SANITIZE)
   magpie_skipped_test(scripts/package "not in a sanitizer build")
