@@ -102,8 +102,8 @@ void show_stacks(stack_pool& pool) {
     wanted = static_cast<std::size_t>(available * 100'000);
     std::printf("   (%.1f GiB of memory are free here: %zu stacks instead)\n", available, wanted);
   }
-  const double before = status_mib("VmRSS");
   std::vector<stack*> stacks(wanted);
+  const double before = status_mib("VmRSS");
   const stopwatch watch;
   std::size_t have = 0;
   while (have < wanted) {
