@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -37,9 +38,9 @@ class stopwatch {
 
 void station(const char* title) { std::printf("\n== %s\n", title); }
 
-// A line "Name:   1234 kB" of /proc/self/status, in MiB.
-double status_mib(const char* name) {
-  std::FILE* const file = std::fopen("/proc/self/status", "r");
+// A line "Name:   1234 kB" of a file of /proc, in MiB.
+double line_mib(const char* path, const char* name) {
+  std::FILE* const file = std::fopen(path, "r");
   if (file == nullptr) return 0;
   char line[256];
   long kib = 0;
@@ -50,6 +51,26 @@ double status_mib(const char* name) {
   }
   std::fclose(file);
   return static_cast<double>(kib) / 1024;
+}
+
+double status_mib(const char* name) { return line_mib("/proc/self/status", name); }
+
+// The number in a file of one; `otherwise` when there is none.
+double number_in(const char* path, double otherwise) {
+  std::FILE* const file = std::fopen(path, "r");
+  if (file == nullptr) return otherwise;
+  double number = 0;
+  if (std::fscanf(file, "%lf", &number) != 1) number = otherwise;  // "max"
+  std::fclose(file);
+  return number;
+}
+
+// What may still be taken, of this machine's memory and of a container's share.
+double gib_left() {
+  const double machine = line_mib("/proc/meminfo", "MemAvailable") / 1024;
+  const double limit = number_in("/sys/fs/cgroup/memory.max", 1e18);
+  const double taken = number_in("/sys/fs/cgroup/memory.current", 0);
+  return std::max(0.0, std::min(machine, (limit - taken) / (1 << 30)));
 }
 
 // ---- a fiber that hands the ball back -------------------------------------------------------
@@ -93,14 +114,14 @@ void show_switch(stack_pool& pool, thread_state* thread) {
 
 void show_stacks(stack_pool& pool) {
   station("A million stacks, each with guard pages below");
-  const double available = [] {
-    return static_cast<double>(sysconf(_SC_AVPHYS_PAGES)) *
-           static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 30);
-  }();
   std::size_t wanted = 1'000'000;
-  if (available < 7) {
-    wanted = static_cast<std::size_t>(available * 100'000);
-    std::printf("   (%.1f GiB of memory are free here: %zu stacks instead)\n", available, wanted);
+  if (const double left = gib_left(); left < 6) {
+    wanted = static_cast<std::size_t>(left * 150'000);
+    std::printf("   (%.1f GiB of memory are free here: %zu stacks instead)\n", left, wanted);
+  }
+  if (sanitizer::k_thread) {
+    wanted = std::min<std::size_t>(wanted, 100'000);
+    std::printf("   (ThreadSanitizer makes each one dear: %zu stacks instead)\n", wanted);
   }
   std::vector<stack*> stacks(wanted);
   const double before = status_mib("VmRSS");

@@ -44,6 +44,16 @@ double kib(const char* file_name, const char* name) {
   return found;
 }
 
+// The number in a file of one; `otherwise` when there is none.
+double number_in(const char* path, double otherwise) {
+  std::FILE* const file = std::fopen(path, "r");
+  if (file == nullptr) return otherwise;
+  double number = 0;
+  if (std::fscanf(file, "%lf", &number) != 1) number = otherwise;  // "max"
+  std::fclose(file);
+  return number;
+}
+
 struct usage {
   double resident = kib("/proc/self/status", "VmRSS");
   double page_tables = kib("/proc/self/status", "VmPTE");
@@ -80,10 +90,15 @@ bool kernel_returns_page_tables() {
 std::size_t affordable() {
   // A page and a record each, page tables for a slot of 256 KiB, and our list of them.
   constexpr double k_kib_each = 4.0 + 0.07 + 0.52 + 0.01;
-  const double available = kib("/proc/meminfo", "MemAvailable");
-  const auto can = static_cast<std::size_t>(available * 0.8 / k_kib_each);
+  const double machine = kib("/proc/meminfo", "MemAvailable");
+  const double container = (number_in("/sys/fs/cgroup/memory.max", 1e18) -
+                            number_in("/sys/fs/cgroup/memory.current", 0)) /
+                           1024;
+  const double available = std::min(machine, container);
+  const auto can = static_cast<std::size_t>(std::max(0.0, available * 0.8 / k_kib_each));
   if (can >= k_million) return k_million;
-  std::printf("MemAvailable is %.0f MiB: %zu stacks instead of a million\n", available / 1024, can);
+  std::printf("%.0f MiB of memory are free here: %zu stacks instead of a million\n",
+              available / 1024, can);
   return can;
 }
 
