@@ -1,9 +1,106 @@
-// What the machine offers to a runtime.
+// The runtime: threads that run goroutines. One is started by itself when the first goroutine is;
+// programs that want more, or other settings, make their own.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <magpie/async.h>
 #include <magpie/export.h>
+#include <magpie/go.h>
 
 namespace magpie {
+
+class runtime;
+namespace rt {
+scheduler& scheduler_of(const runtime&);
+}
+
+struct config {
+  int procs = 0;  // Ps: how many goroutines run at once. 0: MAGPIE_PROCS, else
+                  // the CPUs that affinity and cgroup quota allow, followed live
+  std::size_t stack_size = 256 * 1024;  // address space per goroutine; memory as it is touched
+  int max_threads = 10000;
+  std::chrono::nanoseconds time_slice = std::chrono::milliseconds(10);
+  std::uint64_t seed = 0;  // of all random choices; 0: from the OS
+};
+
+// A moment's view; the numbers are read one after the other.
+struct stats {
+  std::uint64_t goroutines = 0;  // alive
+  std::uint64_t spawned = 0, finished = 0;
+  int threads = 0, threads_peak = 0, idle_threads = 0;
+  int procs = 0, idle_procs = 0, spinning = 0;
+  std::uint64_t steals = 0;  // times a P took goroutines from another
+  std::uint64_t stolen = 0;  // goroutines taken that way
+  std::uint64_t steal_attempts = 0;
+  std::uint64_t hand_offs = 0, retakes = 0;
+  std::uint64_t preemptions = 0;
+  std::uint64_t parks = 0, readies = 0;
+  std::size_t global_queue_length = 0;
+  std::vector<std::size_t> local_queue_lengths;
+  std::uint64_t netpoll_wakeups = 0, timer_fires = 0;
+};
+
+class MAGPIE_API runtime {
+ public:
+  explicit runtime(config settings = {});
+  // Waits until every goroutine of it has ended. Not from one of them.
+  ~runtime();
+  runtime(const runtime&) = delete;
+  runtime& operator=(const runtime&) = delete;
+
+  // Runs f as a goroutine of this runtime and waits for it: its value, or its exception.
+  template <class F>
+  auto run(F&& f) {
+    return async_on({scheduler_}, std::forward<F>(f)).get();
+  }
+  template <class F, class... Args>
+  void go(F&& f, Args&&... args) {
+    detail::spawn({scheduler_},
+                  detail::bind_decayed(std::forward<F>(f), std::forward<Args>(args)...));
+  }
+
+  int procs() const;
+  // Returns the old number. At any time; n <= 0 only asks. An explicit number ends the live
+  // following of affinity and quota.
+  int set_procs(int n);
+  stats read_stats() const;
+
+  // The caller's, or the default runtime, started if need be.
+  static runtime& current();
+
+ private:
+  friend rt::scheduler& rt::scheduler_of(const runtime&);
+  rt::scheduler* scheduler_;
+};
+
+namespace detail {
+// Starts the default runtime with these settings; misuse when it runs with others already.
+MAGPIE_API rt::scheduler* start_default(const config&);
+}  // namespace detail
+
+// Runs f as a goroutine of the default runtime (started if need be) and waits for it: returns its
+// value or throws its exception. Other goroutines go on until the process ends. Inside a
+// goroutine: runs f in a new one of the same runtime.
+template <class F>
+auto run(F&& f) {
+  return async(std::forward<F>(f)).get();
+}
+// With settings for the default runtime; misuse when it runs with others already.
+template <class F>
+auto run(const config& settings, F&& f) {
+  return async_on({detail::start_default(settings)}, std::forward<F>(f)).get();
+}
+
+// Of the current runtime; see runtime.
+MAGPIE_API int procs();
+MAGPIE_API int set_procs(int n);
+MAGPIE_API std::size_t goroutine_count();
 
 // How many CPUs this process may keep busy: those its affinity mask allows, and no more than its
 // cgroup quota pays for. The tightest of nested quotas counts (cgroup v1 and v2), rounded up and

@@ -43,7 +43,7 @@ magpie_fiber_main(fiber* self, thread_state* thread, fiber_entry entry) {
   sanitizer::after_switch(nullptr);
   const departure end = entry(self, thread);
   MAGPIE_DCHECK(!end.thread->exceptions->in_use(), "a fiber ended inside a catch block");
-  detail::tell_sanitizers(nullptr, *end.next, end.thread);
+  inner::tell_sanitizers(nullptr, *end.next, end.thread);
   return {&end.next->registers, end.thread};
 }
 
@@ -53,7 +53,7 @@ magpie_fiber_main(fiber* self, thread_state* thread, fiber_entry entry) {
 thread_state* switch_with_exceptions(fiber& from, fiber& to, thread_state* thread) {
   const exception_globals mine = *thread->exceptions;
   *thread->exceptions = {};
-  thread = detail::switch_plainly(from, to, thread);
+  thread = inner::switch_plainly(from, to, thread);
   MAGPIE_DCHECK(!thread->exceptions->in_use(), "exception state left behind on a thread");
   *thread->exceptions = mine;
   return thread;

@@ -52,7 +52,7 @@ thread_state* switch_to(fiber& from, fiber& to, thread_state*);
 // state off the thread and puts it back where it comes up. Called by switch_to when needed.
 thread_state* switch_with_exceptions(fiber& from, fiber& to, thread_state*);
 
-namespace detail {
+namespace inner {
 
 [[gnu::always_inline]] inline void tell_sanitizers(sanitizer::switch_note* leaving, const fiber& to,
                                                    const thread_state* thread) {
@@ -74,13 +74,13 @@ namespace detail {
   return thread;
 }
 
-}  // namespace detail
+}  // namespace inner
 
 [[gnu::always_inline]] inline thread_state* switch_to(fiber& from, fiber& to,
                                                       thread_state* thread) {
   if (thread->exceptions->in_use()) [[unlikely]]
     return switch_with_exceptions(from, to, thread);
-  return detail::switch_plainly(from, to, thread);
+  return inner::switch_plainly(from, to, thread);
 }
 
 }  // namespace magpie::rt

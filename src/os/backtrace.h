@@ -17,6 +17,14 @@ void prepare_backtraces();
 // tables can be read.
 void print_backtrace(printer&);
 
+// Where a call was made, given the address it returns to. Signal-safe as above.
+void print_call_site(printer&, const void* return_address);
+
+// The frames of code that stopped at `program_counter`, by its chain of frame pointers, which
+// must stay inside the stack.
+void print_parked_backtrace(printer&, std::uintptr_t program_counter, std::uintptr_t frame_pointer,
+                            stack_bounds);
+
 // The same for the code that a signal interrupted, without the handler's own frames. Frames are
 // looked for in [stack_low, stack_high) only where the unwinder gives up early.
 void print_backtrace(printer&, const signal_event&, stack_bounds);

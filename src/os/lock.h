@@ -13,6 +13,8 @@ namespace magpie::rt::os {
 
 // Lower ranks are taken first. Two locks of one rank are never held together.
 enum class lock_rank : std::uint8_t {
+  runtimes,    // the default runtime, and whether it has started
+  scheduler,   // one runtime's idle lists, global queue and threads
   stack_pool,  // free slots, slabs
   leaf,        // guards something that calls nothing
 };

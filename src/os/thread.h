@@ -13,6 +13,13 @@ using thread_id = std::int32_t;  // the kernel's, as in /proc and in a debugger
 // The calling thread's. Signal-safe; a system call.
 thread_id current_thread_id();
 
+// Lets another thread run on this CPU.
+void yield_thread();
+
+// Sets errno of the thread the caller is on now. Not inlined: a compiler may otherwise use the
+// address it computed for another thread, before a switch.
+void set_errno(int value);
+
 // Shows in ps, top and debuggers; cut to 15 bytes.
 void set_current_thread_name(const char* name);
 

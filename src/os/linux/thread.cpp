@@ -1,6 +1,8 @@
 #include "os/thread.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -47,6 +49,13 @@ sigset_t all_but_faults() {
 
 thread_id current_thread_id() { return static_cast<thread_id>(syscall(SYS_gettid)); }
 
+void yield_thread() { sched_yield(); }
+
+[[gnu::noinline]] void set_errno(int value) {
+  asm volatile("" ::: "memory");
+  errno = value;
+}
+
 void set_current_thread_name(const char* name) {
   char short_name[16] = {};  // the kernel's limit, and pthread_setname_np refuses longer ones
   memcpy(short_name, name, std::min(strlen(name), sizeof short_name - 1));
@@ -68,7 +77,11 @@ result<thread> thread::start(body function, void* argument, const thread_options
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     const std::size_t least = static_cast<std::size_t>(sysconf(_SC_THREAD_STACK_MIN));
     const std::size_t size = (std::max(options.stack_size, least) + page - 1) / page * page;
-    pthread_attr_setstacksize(&attributes, size);
+    // Refused: a size so large that it was rounded up past the end of all numbers.
+    if (const int failure = pthread_attr_setstacksize(&attributes, size); failure != 0) {
+      pthread_attr_destroy(&attributes);
+      return error{failure};
+    }
   }
   // The mask is inherited, so it is set around the creation: the new thread never has it open.
   const sigset_t blocked = all_but_faults();

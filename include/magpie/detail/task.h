@@ -1,0 +1,137 @@
+// How the templates of the public headers hand a callable to the scheduler. Not for users.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <new>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <magpie/export.h>
+
+namespace magpie::rt {
+class scheduler;
+struct G;
+}  // namespace magpie::rt
+
+namespace magpie::detail {
+
+class meeting;
+
+// What the scheduler knows of a callable.
+struct task_type {
+  void (*run)(void* closure);  // calls and destroys it
+  // Where somebody waits for its end; null for tasks that nobody waits for.
+  const meeting* (*end)(const void* closure);
+};
+
+// The object this_goroutine::exit() throws. Only catch (...) sees it, and must rethrow it.
+struct goroutine_exit {};
+
+inline constexpr std::size_t inline_closure_size = 48;
+inline constexpr std::size_t inline_closure_alignment = 16;
+
+// Where and how to spawn; `where` null: the caller's runtime, or the default one.
+struct spawn_request {
+  rt::scheduler* where = nullptr;
+  std::size_t stack_size = 0;
+  std::string_view name = {};
+};
+
+// For callables that a copy of their bytes moves: in one step.
+MAGPIE_API void spawn_copy(const spawn_request&, const task_type&, const void* closure,
+                           std::size_t size);
+
+// For others: the callable is constructed in between, by code that may throw.
+MAGPIE_API rt::G* begin_spawn(const spawn_request&);
+MAGPIE_API void* closure_of(rt::G*) noexcept;
+MAGPIE_API void finish_spawn(rt::G*, const task_type&) noexcept;
+MAGPIE_API void cancel_spawn(rt::G*) noexcept;
+
+template <class F>
+void call_inline(void* closure) {
+  struct destroyer {
+    F& f;
+    ~destroyer() { f.~F(); }
+  } guard{*std::launder(static_cast<F*>(closure))};
+  std::move(guard.f)();
+}
+
+template <class F>
+void call_on_heap(void* closure) {
+  F* block;
+  __builtin_memcpy(&block, closure, sizeof block);
+  const std::unique_ptr<F> guard(block);
+  std::move (*block)();
+}
+
+template <class F>
+const meeting* end_inline(const void* closure) {
+  if constexpr (requires(const F& f) { { f.end() } -> std::same_as<const meeting*>; }) {
+    return std::launder(static_cast<const F*>(closure))->end();
+  } else {
+    return nullptr;
+  }
+}
+
+template <class F>
+const meeting* end_on_heap(const void* closure) {
+  F* block;
+  __builtin_memcpy(&block, closure, sizeof block);
+  return end_inline<F>(block);
+}
+
+template <class F>
+inline constexpr task_type inline_task{&call_inline<F>, &end_inline<F>};
+template <class F>
+inline constexpr task_type heap_task{&call_on_heap<F>, &end_on_heap<F>};
+
+// F is a decayed callable without parameters. Always inlined, so that the return address which
+// the library takes for the place of the spawn is the user's.
+template <class F>
+[[gnu::always_inline]] inline void spawn(const spawn_request& request, F&& f) {
+  using callable = std::decay_t<F>;
+  constexpr bool fits =
+      sizeof(callable) <= inline_closure_size && alignof(callable) <= inline_closure_alignment;
+  if constexpr (fits && std::is_trivially_copyable_v<callable>) {
+    const callable copy(std::forward<F>(f));
+    spawn_copy(request, inline_task<callable>, &copy, sizeof copy);
+  } else if constexpr (fits) {
+    rt::G* const g = begin_spawn(request);
+    struct unless_finished {
+      rt::G* g;
+      ~unless_finished() {
+        if (g != nullptr) cancel_spawn(g);
+      }
+    } guard{g};
+    ::new (closure_of(g)) callable(std::forward<F>(f));
+    guard.g = nullptr;
+    finish_spawn(g, inline_task<callable>);
+  } else {
+    auto block = std::make_unique<callable>(std::forward<F>(f));
+    callable* const raw = block.get();
+    spawn_copy(request, heap_task<callable>, &raw, sizeof raw);
+    block.release();
+  }
+}
+
+// f(args...) with everything decay-copied, as std::thread does.
+template <class F, class... Args>
+auto bind_decayed(F&& f, Args&&... args) {
+  if constexpr (sizeof...(Args) == 0) {
+    return [f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
+      return std::move(f)();
+    };
+  } else {
+    return [f = std::decay_t<F>(std::forward<F>(f)),
+            ... args = std::decay_t<Args>(std::forward<Args>(args))]() mutable -> decltype(auto) {
+      return std::invoke(std::move(f), std::move(args)...);
+    };
+  }
+}
+
+}  // namespace magpie::detail

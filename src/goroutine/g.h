@@ -1,0 +1,77 @@
+// G: a goroutine. Two cache lines, no stack until it first runs.
+//
+//                 spawn                    execute
+//      dead  ---------------> runnable <-------------> running ------> dead
+//                                ^      yield, preempt  |   ^   finish
+//                          ready |                 park |   | exit_syscall
+//                                |                      v   |
+//                                +------- waiting <-----+   |
+//                                |                      |   |
+//                                +------- syscall <-----+---+
+//                                 lost its P     enter_syscall
+//
+// Gs are type-stable: one that ended is used for the next spawn, and its memory is a G for as
+// long as the runtime lives. Whoever holds a stale pointer reads a wrong G, never foreign memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <magpie/detail/task.h>
+
+#include "base/atomic.h"
+#include "base/cacheline.h"
+#include "base/check.h"
+#include "base/intrusive.h"
+#include "fiber/fiber.h"
+#include "goroutine/wait_reason.h"
+
+namespace magpie::rt {
+
+enum class goroutine_state : std::uint8_t {
+  dead,      // On a free list, or being set up by its spawner.
+  runnable,  // On exactly one run queue. Nobody may touch its stack. Whoever pops it runs it.
+  running,   // On no queue; m->current is this G. Only its own M touches its stack.
+  waiting,   // On no queue; recorded where its waker finds it, who must call ready() once.
+  syscall,   // Inside blocking(); has its M. Its P may be taken away.
+};
+
+const char* state_text(goroutine_state);
+
+using task_type = detail::task_type;
+inline constexpr std::size_t k_inline_closure = detail::inline_closure_size;
+
+// What few goroutines have: a name, locals. Made by the goroutine when first needed (local.cpp),
+// kept until it ends.
+struct goroutine_extra;
+
+struct alignas(2 * k_cache_line) G {
+  // First line: all that a goroutine needs which runs to its end without waiting.
+  const task_type* task = nullptr;  // null once it has started
+  G* next = nullptr;                // in the queue or list it is on
+  alignas(detail::inline_closure_alignment) std::byte closure[k_inline_closure];
+
+  // Second line.
+  rt::fiber fiber;  // registers while it does not run; no stack before it first runs
+  std::uint64_t id = 0;
+  const void* spawn_site = nullptr;  // the return address of go()
+  goroutine_extra* extra = nullptr;
+  atomic<goroutine_state> state{goroutine_state::dead};
+  atomic<wait_reason> waits_for{wait_reason::none};
+  std::uint8_t size_class = 0;  // of the stack it wants
+  bool locked = false;          // to a thread: extra says to which
+
+  // The only writer of `state`. Whoever calls it owns the G at that moment: its runner, its
+  // waker, or the M that popped it. So the store is not a race; the check finds two owners.
+  void transition(goroutine_state from, goroutine_state to) {
+    // relaxed: G travels through a queue or a lock, whose orders publish everything in it.
+    MAGPIE_CHECK(state.load(relaxed) == from, "goroutine changes from a state it is not in");
+    state.store(to, relaxed);  // as above
+  }
+};
+static_assert(sizeof(G) == 2 * k_cache_line);
+
+using goroutine_queue = intrusive_queue<G, &G::next>;
+using goroutine_stack = intrusive_stack<G, &G::next>;
+
+}  // namespace magpie::rt

@@ -1,0 +1,52 @@
+// deadlock.cpp: every goroutine waits, and nobody is left who could wake one.
+//
+// Comes from: an M that is about to sleep, with the lock held.
+//
+// Only what is certain is reported. A plain thread that has used a runtime may wake a goroutine
+// at any time, unless it waits itself (outside.h). A thread inside a blocking call comes back and
+// may wake somebody, too.
+
+#include "os/backtrace.h"
+#include "sched/arena.h"
+#include "sched/local.h"
+#include "sched/outside.h"
+#include "sched/report.h"
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+
+bool scheduler::nobody_can_move_locked() const {
+  return all_outside_threads_wait() && wish_count_ == 0 && !stopping_ &&
+         idle_ps_.size() == static_cast<std::size_t>(procs()) &&
+         idle_ms_.size() + locked_sleepers_ == static_cast<std::size_t>(threads_) &&
+         global_.length() == 0 && live_goroutines() != 0;
+}
+
+void scheduler::check_deadlock() {
+  const os::lock_guard hold(lock_);
+  if (nobody_can_move_locked()) report_deadlock_locked();
+}
+
+void scheduler::report_deadlock_locked() {
+  fatal_report report("fatal error");
+  printer& out = report.text();
+  out << "all goroutines are asleep - deadlock!\n";
+  for_each_g_locked([&out](const G& g) {
+    if (g.state.load(relaxed) != goroutine_state::waiting) return;  // relaxed: nobody runs
+    out << '\n';
+    print_name(out, g);
+    out << " [" << wait_reason_text(g.waits_for.load(relaxed)) << "]:\n";  // as above
+    if (g.fiber.stack != nullptr) {
+      os::print_parked_backtrace(
+          out, reinterpret_cast<std::uintptr_t>(g.fiber.registers.program_counter),
+          reinterpret_cast<std::uintptr_t>(g.fiber.registers.frame_pointer),
+          {g.fiber.stack->low, g.fiber.stack->high});
+    }
+    out << "created by ";
+    os::print_call_site(out, g.spawn_site);
+    out << '\n';
+  });
+  report.end();
+}
+
+}  // namespace magpie::rt

@@ -1,0 +1,66 @@
+#include "sched/debug_settings.h"
+
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "base/check.h"
+#include "os/environment.h"
+
+namespace magpie::rt {
+namespace {
+
+bool parse_number(std::string_view text, std::uint64_t& number) {
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return failure == std::errc() && end == text.data() + text.size();
+}
+
+bool apply(std::string_view key, std::uint64_t value, debug_settings& settings) {
+  if (key == "schedtrace") {
+    settings.schedtrace = static_cast<os::nanos>(value) * 1'000'000;
+  } else if (key == "scheddetail") {
+    settings.scheddetail = value != 0;
+  } else if (key == "nosysmon") {
+    settings.nosysmon = value != 0;
+  } else if (key == "nopreempt") {
+    settings.nopreempt = value != 0;
+  } else if (key == "seed") {
+    settings.seed = value;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const char* parse_debug_settings(const char* text, debug_settings& settings) {
+  while (text != nullptr && *text != '\0') {
+    const char* const comma = std::strchr(text, ',');
+    const std::string_view entry(
+        text, comma != nullptr ? static_cast<std::size_t>(comma - text) : std::strlen(text));
+    const std::size_t equals = entry.find('=');
+    std::uint64_t value = 0;
+    if (equals == std::string_view::npos || !parse_number(entry.substr(equals + 1), value) ||
+        !apply(entry.substr(0, equals), value, settings)) {
+      return text;
+    }
+    text = comma != nullptr ? comma + 1 : nullptr;
+  }
+  return nullptr;
+}
+
+const debug_settings& debugging() {
+  static const debug_settings settings = [] {
+    debug_settings read;
+    const char* const text = os::environment("MAGPIE_DEBUG");
+    if (const char* const unknown = parse_debug_settings(text, read)) {
+      fatal("MAGPIE_DEBUG=", text, ": not understood from \"", unknown,
+            "\" on; the keys are schedtrace=MS, scheddetail=1, nosysmon=1, nopreempt=1, seed=N");
+    }
+    return read;
+  }();
+  return settings;
+}
+
+}  // namespace magpie::rt

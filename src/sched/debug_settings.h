@@ -1,0 +1,24 @@
+// MAGPIE_DEBUG: switches for looking and for hunting, as "key=value,key=value".
+#pragma once
+
+#include <cstdint>
+
+#include "os/clock.h"
+
+namespace magpie::rt {
+
+struct debug_settings {
+  os::nanos schedtrace = 0;  // print a line about every runtime this often; 0: never
+  bool scheddetail = false;  // ... and a line for each P and M
+  bool nosysmon = false;     // no monitor: what it would cure becomes visible
+  bool nopreempt = false;    // nobody is asked to yield
+  std::uint64_t seed = 0;    // of every runtime that asks for none; 0: random
+};
+
+// Read once. A key that does not exist, or a value that is none, ends the process with a message.
+const debug_settings& debugging();
+
+// Parses into `settings`; the text that was not understood, or null.
+const char* parse_debug_settings(const char* text, debug_settings& settings);
+
+}  // namespace magpie::rt

@@ -1,0 +1,78 @@
+#include "sched/defaults.h"
+
+#include <cstdlib>
+
+#include <magpie/errors.h>
+
+#include "os/environment.h"
+#include "os/random.h"
+#include "sched/debug_settings.h"
+
+namespace magpie::rt {
+namespace {
+
+constinit os::lock g_lock{os::lock_rank::runtimes};
+atomic<runtime*> g_default{nullptr};
+config g_settings;  // as asked for; under g_lock
+
+int procs_from_environment() {
+  const char* const text = os::environment("MAGPIE_PROCS");
+  if (text == nullptr || *text == '\0') return 0;
+  char* end = nullptr;
+  const long count = std::strtol(text, &end, 10);
+  if (*end != '\0' || count < 1 || count > k_most_procs) {
+    fatal("MAGPIE_PROCS=", text, ": expected a number from 1 to ", k_most_procs);
+  }
+  return static_cast<int>(count);
+}
+
+bool same(const config& a, const config& b) {
+  return a.procs == b.procs && a.stack_size == b.stack_size && a.max_threads == b.max_threads &&
+         a.time_slice == b.time_slice && a.seed == b.seed;
+}
+
+// Kept in memory that is never destroyed: goroutines run until the process ends.
+runtime* start(const config& settings) {
+  auto* const made = new runtime(settings);
+  g_settings = settings;
+  g_default.store(made, release);  // pairs with the acquires below
+  return made;
+}
+
+}  // namespace
+
+config with_defaults(config settings) {
+  if (class_for(settings.stack_size) == k_no_class)
+    throw misuse("config: no stack can be that large");
+  if (settings.procs < 0 || settings.procs > k_most_procs) {
+    throw misuse("config: procs must be from 1 to 1024, or 0 for all that may be used");
+  }
+  if (settings.max_threads < 1) throw misuse("config: max_threads must be at least 1");
+  if (settings.procs == 0) settings.procs = procs_from_environment();
+  if (settings.seed == 0) settings.seed = debugging().seed;
+  if (settings.seed == 0) settings.seed = os::random_seed();
+  return settings;
+}
+
+runtime& default_runtime() {
+  // acquire pairs with the release in start().
+  if (runtime* const running = g_default.load(acquire)) return *running;
+  const os::lock_guard hold(g_lock);
+  runtime* const running = g_default.load(relaxed);  // relaxed: written under the lock
+  return running != nullptr ? *running : *start({});
+}
+
+scheduler& default_scheduler() { return scheduler_of(default_runtime()); }
+
+scheduler& start_default_scheduler(const config& settings) {
+  const os::lock_guard hold(g_lock);
+  runtime* running = g_default.load(relaxed);  // relaxed: written under the lock
+  if (running == nullptr) {
+    running = start(settings);
+  } else if (!same(settings, g_settings)) {
+    throw misuse("run: the default runtime runs already, with other settings");
+  }
+  return scheduler_of(*running);
+}
+
+}  // namespace magpie::rt

@@ -1,0 +1,20 @@
+// The default runtime, and what settings become of those left open.
+#pragma once
+
+#include <magpie/runtime.h>
+
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+
+// Fills in what was left open, from the environment and the machine.
+config with_defaults(config);
+
+// Started by the first who asks, with default settings; never ended.
+runtime& default_runtime();
+scheduler& default_scheduler();
+
+// Started with these settings; misuse when it runs with others already.
+scheduler& start_default_scheduler(const config&);
+
+}  // namespace magpie::rt

@@ -1,0 +1,52 @@
+// Goroutines that belong to no P: overflow of full rings, those readied by threads without a P,
+// those whose P was taken away. Every P looks here now and then, so nothing waits for ever.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "base/atomic.h"
+#include "goroutine/g.h"
+
+namespace magpie::rt {
+
+class global_queue {
+ public:
+  // Any thread: worth taking the lock?
+  std::size_t length() const { return length_.load(relaxed); }  // relaxed: looked at again inside
+
+  // All below under the scheduler's lock.
+
+  void push(G* g) {
+    queue_.push_back(g);
+    publish_length();
+  }
+  void push_all(goroutine_queue& from) {
+    queue_.append(from);
+    publish_length();
+  }
+
+  G* pop() {
+    G* const g = queue_.pop_front();
+    publish_length();
+    return g;
+  }
+
+  // A fair share for one of `procs` Ps: one to run, returned, and the rest into `more`.
+  G* pop_batch(std::size_t procs, std::size_t most, goroutine_queue& more) {
+    const std::size_t count = std::min({most, queue_.size(), queue_.size() / procs + 1});
+    G* const first = queue_.pop_front();
+    for (std::size_t i = 1; i < count; ++i) more.push_back(queue_.pop_front());
+    publish_length();
+    return first;
+  }
+
+ private:
+  // relaxed: the fence in wake_p() and the one before a thread's last look order it.
+  void publish_length() { length_.store(queue_.size(), relaxed); }
+
+  goroutine_queue queue_;
+  atomic<std::size_t> length_{0};
+};
+
+}  // namespace magpie::rt

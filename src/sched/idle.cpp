@@ -1,0 +1,264 @@
+// idle.cpp: when Ms sleep and when they are woken.
+//
+// The tension. Enough threads must be awake to use every P while there is work, and none when
+// there is not. Waking a thread costs five to fifty microseconds, running a goroutine fifty
+// nanoseconds; so both to wake too often and to sleep too early are expensive, and to wake too
+// late leaves a processor idle beside a full queue.
+//
+// What cannot be known: whether a goroutine made runnable here will run here in a moment (its
+// maker is about to wait) or not for long (its maker computes on). And there is no central
+// place that knows all queues.
+//
+// Rejected: a central list of work (every operation would contend for it); handing the new
+// goroutine to a woken thread (it leaves the cache it is hot in); waking a thread for every new
+// goroutine (most would find nothing).
+//
+// The rule. An M that has a P but no work is spinning: it looks at all queues, again and again,
+// for about as long as a wake-up takes, before it gives its P up and sleeps. Whoever makes work
+// visible wakes one M, as a spinner, only if some P is idle and nobody spins. A spinner that
+// finds work stops spinning and wakes a successor by the same rule. So one wake-up leads to the
+// next for as long as there is work to find, and to none when there is not.
+//
+// The race, and why no wake-up is lost. Both sides carry these labels in the code:
+//
+//   submit:  [publish] put g on a queue                            [fence]  [look] at idle_count_
+//   sleep:   [leave]   idle_count_ += 1, spinning_ -= 1 if spinning [fence]  [recheck] all queues
+//
+// With full barriers between the two steps of each side, at least one sees the other: [look] sees
+// the idle P, or [recheck] sees the goroutine. The sleeping side is rare and pays for both
+// (os/fence.h). Every M that gives up a P rechecks, spinning or not, so it does not matter for
+// what transient reason somebody did not spin or a wake-up found no P: whenever a P becomes idle,
+// somebody looks at all queues after that.
+//   If [look] sees somebody spinning, it leaves the work to that one: a spinner that gives up
+// counts itself out before it rechecks. If that recheck finds work but no idle P, all Ps are
+// held, and each of their Ms rechecks when it gives its P up.
+//
+// run_next. A goroutine in run_next is not stolen at once (steal.cpp), so an M woken for it alone
+// would find nothing to take, go back to sleep, and be woken by the next: two goroutines that
+// ready each other would keep a third of a processor busy with that. Instead an M that sees work
+// in run_next slots only sleeps with one eye open: it is drowsy, and looks again after half a
+// millisecond. While somebody is drowsy nobody is woken for a run_next; for work in a ring as
+// always.
+
+#include "os/clock.h"
+#include "os/fence.h"
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+namespace {
+
+// About what a sleeping thread takes to come back: measured 23 us for one on an idle processor.
+constexpr std::uint64_t k_spins_per_second = 1'000'000'000 / 20'000;
+
+constexpr os::nanos k_drowsy_time = 500'000;
+
+// A cached thread that nobody needed for so long ends.
+constexpr os::nanos k_thread_idle_limit = 10'000'000'000;
+
+}  // namespace
+
+// ---- The submitting side ----------------------------------------------------------------------
+
+void scheduler::wake_p() {
+  os::light_fence();  // [fence], after the caller's [publish]
+  // relaxed: ordered by the fence. [look]
+  if (idle_count_.load(relaxed) != 0 && spinning_.load(relaxed) == 0) wake_one();
+}
+
+// At most one wake-up is under way at a time: the one who counts the spinner in.
+void scheduler::wake_one() {
+  int nobody = 0;
+  // relaxed: the count only limits the number of spinners; [leave] is what must be ordered.
+  if (!spinning_.compare_exchange_strong(nobody, 1, relaxed)) return;
+  M* sleeper = nullptr;
+  {
+    const os::lock_guard hold(lock_);
+    P* const p = take_idle_p_locked();
+    if (p == nullptr) {
+      // All Ps are held: whoever gives one up looks at all queues. relaxed: as above.
+      spinning_.fetch_sub(1, relaxed);
+      return;
+    }
+    sleeper = idle_ms_.pop_front();
+    if (sleeper == nullptr) return request_thread_locked(p, true);
+    sleeper->handed_p = p;
+    sleeper->handed_spinning = true;
+  }
+  sleeper->wake.wake();
+}
+
+void scheduler::start_m(P* p, bool spinning) {
+  M* sleeper = nullptr;
+  {
+    const os::lock_guard hold(lock_);
+    sleeper = idle_ms_.pop_front();
+    if (sleeper == nullptr) return request_thread_locked(p, spinning);
+    sleeper->handed_p = p;
+    sleeper->handed_spinning = spinning;
+  }
+  sleeper->wake.wake();
+}
+
+// ---- Spinning ---------------------------------------------------------------------------------
+
+// At most half of the busy Ps: the rest would only look for what the first ones find.
+bool scheduler::may_spin() const {
+  // relaxed: a limit, not a promise.
+  return 2 * spinning_.load(relaxed) < procs() - idle_count_.load(relaxed);
+}
+
+void scheduler::become_spinning(M& m) {
+  m.spinning = true;
+  spinning_.fetch_add(1, relaxed);  // relaxed: see wake_one()
+}
+
+// It found something. If it was the last one who looked, somebody else should look on.
+void scheduler::stop_spinning(M& m) {
+  m.spinning = false;
+  spinning_.fetch_sub(1, relaxed);  // relaxed: wake_p() brings the fence
+  wake_p();
+}
+
+run_queue::popped scheduler::while_spinning(M& m) {
+  if (!m.spinning) {
+    if (!may_spin()) return {};
+    become_spinning(m);
+  }
+  const std::uint64_t until = os::ticks() + os::ticks_per_second() / k_spins_per_second;
+  do {
+    if (G* const g = steal_work(m)) return {g, false};
+    if (G* const g = steal_forgotten(m)) return {g, false};
+    if (auto found = from_global_queue(m); found.g) return found;
+    for (int i = 0; i < 16; ++i) cpu_relax();
+  } while (os::ticks() < until);
+  return {};
+}
+
+// ---- The sleeping side ------------------------------------------------------------------------
+
+// Gives up the P, if the M has one, and sleeps until it is given another. False: the thread is
+// not needed any more.
+bool scheduler::sleep_until_work(M& m) {
+  if (!give_up_p(m)) return true;
+  for (;;) {
+    const visible_work seen = last_look();
+    if (seen == visible_work::stealable && take_p_back(m)) return true;
+    const bool drowsy = seen == visible_work::in_run_next_only;
+    if (seen == visible_work::none) check_deadlock();
+    // relaxed: a goroutine put into a run_next while this says drowsy is looked for below, after
+    // the time is up, with a heavy fence in between.
+    if (drowsy) drowsy_.fetch_add(1, relaxed);
+    const bool handed = wait_for_p(m, os::now() + (drowsy ? k_drowsy_time : k_thread_idle_limit));
+    if (drowsy) drowsy_.fetch_sub(1, relaxed);  // as above
+    if (handed) return m.p != nullptr;          // null: the runtime ends
+    if (!drowsy) {
+      const os::lock_guard hold(lock_);
+      idle_ms_.remove(&m);
+      return false;
+    }
+    os::heavy_fence();
+    if (take_p_back(m)) return true;  // the second look, with a P: steal_forgotten()
+  }
+}
+
+// From here on the M can be handed a P by others. False: there is work after all, and it has kept
+// its P.
+bool scheduler::give_up_p(M& m) {
+  {
+    const os::lock_guard hold(lock_);
+    if (m.p != nullptr) {
+      if (global_.length() != 0) return false;
+      put_idle_locked(release_p(m));  // [leave]
+    }
+    idle_ms_.push_front(&m);
+    if (stopping_) end_sleepers_locked();
+  }
+  if (m.spinning) {
+    m.spinning = false;
+    spinning_.fetch_sub(1, relaxed);  // relaxed: the heavy fence orders it. [leave]
+  }
+  os::heavy_fence();  // [fence]
+  return true;
+}
+
+// [recheck]
+scheduler::visible_work scheduler::last_look() const {
+  if (global_.length() != 0) return visible_work::stealable;
+  visible_work seen = visible_work::none;
+  const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
+  for (int i = 0; i < count; ++i) {
+    if (ps_[i]->queue.empty()) continue;
+    if (ps_[i]->queue.ring_length() != 0) return visible_work::stealable;
+    seen = visible_work::in_run_next_only;
+  }
+  return seen;
+}
+
+// An idle P for an M that saw work and has not been handed one.
+bool scheduler::take_p_back(M& m) {
+  const os::lock_guard hold(lock_);
+  if (!idle_ms_.contains(&m)) return false;
+  P* const p = take_idle_p_locked();
+  if (p == nullptr) return false;
+  idle_ms_.remove(&m);
+  acquire_p(m, p);
+  become_spinning(m);
+  return true;
+}
+
+// Sleeps. True: woken with what is in handed_p, which is null when the runtime ends.
+bool scheduler::wait_for_p(M& m, os::nanos deadline) {
+  if (!m.wake.wait_until(deadline)) {
+    const os::lock_guard hold(lock_);
+    if (idle_ms_.contains(&m)) return false;
+  }
+  m.wake.wait();  // at once, or as soon as whoever took us off the list has got to it
+  m.wake.clear();
+  if (m.handed_p != nullptr) {
+    acquire_p(m, m.handed_p);
+    m.spinning = m.handed_spinning;  // counted in by whoever handed it over
+  }
+  return true;
+}
+
+// The runtime ends: whoever sleeps, or is about to, wakes up with nothing.
+void scheduler::end_sleepers_locked() {
+  while (M* const sleeper = idle_ms_.pop_front()) {
+    sleeper->handed_p = nullptr;
+    sleeper->wake.wake();
+  }
+}
+
+// ---- The lists --------------------------------------------------------------------------------
+
+void scheduler::put_idle_locked(P* p) {
+  MAGPIE_CHECK(p->queue.empty(), "an idle P has work");
+  idle_ps_.push_front(p);
+  // relaxed: the fence of whoever calls orders it before the recheck.
+  idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
+}
+
+P* scheduler::take_idle_p_locked() {
+  P* const p = idle_ps_.pop_front();
+  if (p != nullptr) {
+    // relaxed: a submitter that still sees the old number finds none under the lock.
+    idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
+  }
+  return p;
+}
+
+void scheduler::acquire_p(M& m, P* p) {
+  // relaxed: whoever had it before let it go under the lock, or by the exchange of call_p.
+  MAGPIE_CHECK(m.p == nullptr && p->m.load(relaxed) == nullptr, "a P taken that is in use");
+  m.p = p;
+  p->m.store(&m, release);  // pairs with the monitor's acquire
+}
+
+P* scheduler::release_p(M& m) {
+  P* const p = m.p;
+  m.p = nullptr;
+  p->m.store(nullptr, release);  // pairs with the monitor's acquire
+  return p;
+}
+
+}  // namespace magpie::rt

@@ -1,0 +1,115 @@
+// join.cpp: one goroutine ends, one other (or a plain thread) waits for that. What future and
+// run() stand on.
+//
+// One word decides: null, a waiter, or the mark for done. finish() exchanges the mark in and
+// wakes the waiter it finds; a waiter puts itself in by compare-exchange, and finds the mark
+// instead when it comes late. A goroutine does that in its park commit, after its stack was left.
+
+#include <magpie/async.h>
+
+#include "os/note.h"
+#include "sched/gate.h"
+#include "sched/waiter.h"
+
+namespace magpie::detail {
+
+using namespace rt;
+
+namespace {
+
+char g_done_mark;
+void* const k_done = &g_done_mark;
+
+// Who waits, and for what.
+struct join_waiter : waiter {
+  std::atomic<void*>* state;
+
+  // False: it has ended already.
+  bool enlist() {
+    void* found = nullptr;
+    // release: the waiter is filled in when finish() finds it; acquire on failure: the end, and
+    // all before it, is visible.
+    if (state->compare_exchange_strong(found, this, release, acquire)) return true;
+    if (found != k_done) fatal("two goroutines or threads wait for one future at a time");
+    return false;
+  }
+};
+
+}  // namespace
+
+bool meeting::done() const noexcept {
+  return state_.load(acquire) == k_done;  // pairs with the exchange in finish()
+}
+
+void meeting::wait() noexcept {
+  if (done()) return;
+  join_waiter me;
+  me.state = &state_;
+  M* m = enter();
+  if (m == nullptr) return me.wait_as_thread([&] { return me.enlist(); });
+  if (!m->scheduler_.run_inline(m, this)) {
+    me.g = m->current;
+    m = m->scheduler_.park(
+        m, wait_reason::future_wait,
+        [](G*, void* self) { return static_cast<join_waiter*>(self)->enlist(); }, &me);
+  }
+  leave(m);
+}
+
+void meeting::finish() noexcept {
+  // release: what the goroutine did is visible to whoever sees the mark; acquire: the waiter.
+  void* const found = state_.exchange(k_done, acq_rel);
+  if (found != nullptr) static_cast<join_waiter*>(found)->wake();
+}
+
+}  // namespace magpie::detail
+
+namespace magpie::rt {
+namespace {
+
+// A waiter's stack serves a second goroutine only while half of it is free, so that a chain of
+// goroutines that wait for each other does not end in an overflow.
+bool has_room(const stack& on) {
+  const auto* const here = static_cast<const char*>(__builtin_frame_address(0));
+  return static_cast<std::size_t>(here - on.low) > on.usable_size() / 2;
+}
+
+}  // namespace
+
+// Fork and join: the child is next on this P and the parent can do nothing before it has ended,
+// so it may as well run on the parent's stack, as a call. It is a goroutine all the same, with an
+// id and a state of its own: when it waits, the stack with both of them waits.
+//
+// Not when the parent handles an exception: the child must not see it as the current one.
+[[gnu::noinline]] bool scheduler::run_inline(M*& m, const detail::meeting* end) {
+  G* const parent = m->current;
+  stack* const on = parent->fiber.stack;
+  if (parent->locked || m->exceptions->in_use() || !has_room(*on)) return false;
+  G* const child = m->p->queue.take_next();
+  if (child == nullptr) return false;
+  if (child->task == nullptr || child->task->end(child->closure) != end ||
+      child->size_class > on->size_class) {
+    goroutine_queue overflow;  // stays empty: the slot is free
+    m->p->queue.push_next(child, overflow);
+    return false;
+  }
+  parent->waits_for.store(wait_reason::future_wait, relaxed);  // relaxed: for dumps
+  parent->transition(goroutine_state::running, goroutine_state::waiting);
+  child->fiber.stack = on;
+  begin_turn(*m, child, true);
+  m->current = child;
+  m = run_body(m, child);
+  const bool ends_thread = child->locked;
+  bury(m, child);
+  parent->transition(goroutine_state::waiting, goroutine_state::runnable);
+  m->current = parent;
+  if (ends_thread) {  // the child was locked to the thread: the parent goes on elsewhere
+    m->ends_with_goroutine = true;
+    m = leave_to_global_queue(m, parent);
+  } else {
+    parent->transition(goroutine_state::runnable, goroutine_state::running);
+  }
+  return true;
+}
+
+}  // namespace magpie::rt

@@ -1,0 +1,62 @@
+#include "sched/local.h"
+
+#include <magpie/go.h>
+
+#include "sched/gate.h"
+
+namespace magpie::rt {
+
+goroutine_extra& extra_of(G& g) {
+  if (g.extra == nullptr) g.extra = new goroutine_extra;
+  return *g.extra;
+}
+
+void drop_extra(G& g) {
+  while (local_value* const local = g.extra->locals) {
+    g.extra->locals = local->next;
+    local->destroy(local->value);
+    delete local;
+  }
+  delete g.extra;
+  g.extra = nullptr;
+}
+
+}  // namespace magpie::rt
+
+namespace magpie::detail {
+
+using namespace rt;
+
+namespace {
+
+// Plain threads have theirs, too.
+struct thread_locals {
+  G stand_in;
+  ~thread_locals() {
+    if (stand_in.extra != nullptr) drop_extra(stand_in);
+  }
+};
+
+G& holder_of_locals() {
+  if (G* const g = current_g()) return *g;
+  static thread_local thread_locals here;
+  return here.stand_in;
+}
+
+}  // namespace
+
+void* find_local(const void* key) noexcept {
+  const G& g = holder_of_locals();
+  if (g.extra == nullptr) return nullptr;
+  for (const local_value* l = g.extra->locals; l != nullptr; l = l->next) {
+    if (l->key == key) return l->value;
+  }
+  return nullptr;
+}
+
+void add_local(const void* key, void* value, void (*destroy)(void*)) {
+  goroutine_extra& extra = extra_of(holder_of_locals());
+  extra.locals = new local_value{key, value, destroy, extra.locals};
+}
+
+}  // namespace magpie::detail

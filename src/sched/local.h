@@ -1,0 +1,34 @@
+// What belongs to one goroutine beyond its G, for the few that have any of it: a name, a thread
+// it is locked to, goroutine_locals.
+#pragma once
+
+#include <string>
+
+#include "goroutine/g.h"
+
+namespace magpie::rt {
+
+struct M;
+
+// The value of one goroutine_local in one goroutine.
+struct local_value {
+  const void* key;
+  void* value;
+  void (*destroy)(void* value);
+  local_value* next;
+};
+
+struct goroutine_extra {
+  std::string name;
+  M* locked_to = nullptr;
+  int lock_depth = 0;
+  local_value* locals = nullptr;
+};
+
+// The running goroutine's, made if need be. User code, outside the gate: it allocates.
+goroutine_extra& extra_of(G&);
+
+// At the goroutine's end: destroys its locals, newest first, and those they make meanwhile.
+void drop_extra(G&);
+
+}  // namespace magpie::rt

@@ -1,0 +1,78 @@
+// M: a thread of the runtime. With a P it runs goroutines or looks for one; without, it sleeps or
+// is inside a blocking call.
+#pragma once
+
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/intrusive.h"
+#include "base/random.h"
+#include "fiber/fiber.h"
+#include "goroutine/g.h"
+#include "os/note.h"
+#include "os/signal.h"
+#include "os/thread.h"
+#include "sched/p.h"
+
+namespace magpie::rt {
+
+class scheduler;
+
+// What must happen to a goroutine after its thread has left its stack: the landing side does it
+// first thing. Until then nobody else may know that the goroutine has stopped.
+//
+// False: it does not wait after all, and becomes runnable at once.
+using park_commit = bool (*)(G*, void* argument);
+
+struct M : thread_state {
+  M(scheduler& home, int number, std::uint64_t seed) : scheduler_(home), id(number), random(seed) {}
+
+  scheduler& scheduler_;
+  const int id;
+
+  rt::fiber own;         // the thread's own stack: looks for work, sleeps
+  G* current = nullptr;  // the goroutine it runs
+  P* p = nullptr;
+  random_source random;
+  run_queue::popped found;           // by next_local(), for find_runnable() to hand out
+  G* stopped_locked = nullptr;       // the goroutine locked to this thread has stopped: wait for it
+  bool ends_with_goroutine = false;  // one that was locked to this thread has ended
+  bool spinning = false;  // looks for work without having any; counted in idle_state::spinning
+
+  // The gate: how deep this thread is inside the runtime. At 0 user code runs, which may be
+  // stopped anywhere; above, the P and all that belongs to it are safe. See gate.h.
+  atomic<std::uint32_t> depth{1};
+  atomic<bool> yield_requested{false};  // by the monitor: the time slice is over
+
+  // What the landing side of a switch has to do for the one who left; see finish_switch().
+  struct {
+    void (*finish)(M&) = nullptr;
+    G* g = nullptr;
+    park_commit commit = nullptr;
+    void* argument = nullptr;
+    rt::stack* stack = nullptr;
+  } leaving;
+
+  // Inside a blocking call: the P it has left here, for itself when it comes back or for the
+  // monitor when that takes too long. Whoever swaps it out owns the P.
+  atomic<P*> call_p{nullptr};
+  bool in_call = false;
+  atomic<std::uint64_t> calls{0};  // how many it has made
+
+  // Under the scheduler's lock, but for the note.
+  list_links<M> idle_links;
+  os::note wake;
+  P* handed_p = nullptr;  // what it wakes up with; null: the runtime ends
+  bool handed_spinning = false;
+
+  // Goroutines seen in the run_next of other Ps, which are not to be stolen at once; a slot for
+  // each P, shared by those with equal id modulo the size. See steal.cpp.
+  struct sighting {
+    const G* g = nullptr;
+    std::uint64_t turns = 0;
+    std::uint64_t since = 0;  // ticks
+  };
+  sighting sightings[16];
+};
+
+}  // namespace magpie::rt

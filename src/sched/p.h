@@ -1,0 +1,76 @@
+// P: the right to run goroutines, and everything that goes with it. As many as there are, so
+// many goroutines run at once. An M holds it, or it is on the idle list, or its M is in a
+// blocking call and it waits to be taken back or taken away.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/cacheline.h"
+#include "base/intrusive.h"
+#include "fiber/stack_pool.h"
+#include "goroutine/g.h"
+#include "os/clock.h"
+#include "sched/run_queue.h"
+
+namespace magpie::rt {
+
+struct M;
+
+// A number that one thread at a time adds to and any thread may read.
+class counter {
+ public:
+  // Owner only.
+  void add(std::uint64_t n = 1) {
+    value_.store(value_.load(relaxed) + n, relaxed);  // relaxed: a statistic, nothing follows
+  }
+  // Any thread.
+  std::uint64_t read() const { return value_.load(relaxed); }  // relaxed: as above
+
+ private:
+  atomic<std::uint64_t> value_{0};
+};
+
+struct p_counters {
+  counter spawned, finished, parks, readies, yields;
+  counter steal_attempts, steals, stolen;
+  counter hand_offs, preemptions;
+};
+
+struct alignas(k_cache_line) P {
+  P(int number, stack_pool& pool) : id(number), stacks(pool) {}
+
+  const int id;
+
+  // Any thread, as its own file says.
+  run_queue queue;
+
+  // How many goroutines this P has started; and how many of them with a time slice of their own,
+  // which those from run_next have not. Written by the owner.
+  counter turns;
+  counter slices;
+  p_counters counters;
+
+  // Owner only.
+  alignas(k_cache_line) goroutine_stack free_gs;
+  stack_cache stacks;
+  std::uint64_t next_goroutine_id = 0;  // of a batch this P drew; equal to the end: draw anew
+  std::uint64_t end_goroutine_id = 0;
+
+  // Who holds it. Written by the holder or under the scheduler's lock; read by the monitor.
+  atomic<M*> m{nullptr};
+
+  // Beyond the present number of Ps: whoever holds it gives it up at the next turn.
+  atomic<bool> retired{false};
+
+  // Under the scheduler's lock.
+  list_links<P> idle_links;
+  bool off = false;  // retired, and nobody holds it any more
+  struct {
+    std::uint64_t slices = 0, calls = 0;
+    os::nanos slice_since = 0, call_since = 0;
+  } watched;  // what the monitor saw last, and since when
+};
+
+}  // namespace magpie::rt

@@ -1,0 +1,130 @@
+// park.cpp: how a running goroutine waits, and how it becomes runnable again.
+//
+// Comes from: user code, through the gate.
+// Goes to:    straight to the next goroutine of this P when there is one, else to run_loop() on
+//             the M's own stack; and later, by ready(), back to a run queue.
+//
+// A goroutine that stops must not be found by anybody before its registers are stored, and they
+// are stored by the switch itself. So what makes it findable (its place in a wait list, the
+// unlock of a channel, its slot in a run queue) happens on the other side: every place where a
+// switch lands calls finish_switch() first.
+
+#include "os/fence.h"
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+
+void finish_switch(M& m) {
+  if (m.leaving.finish == nullptr) return;
+  auto* const finish = m.leaving.finish;
+  m.leaving.finish = nullptr;
+  finish(m);
+}
+
+// Leaves g's stack for the next goroutine at hand. The one function through which every stopped
+// goroutine comes back, so that its return is predicted well.
+[[gnu::noinline]] M* scheduler::switch_away(M* m, G* g) {
+  check_not_forked();
+  G* next = nullptr;
+  if (g->locked) [[unlikely]] {
+    m->stopped_locked = g;
+  } else {
+    next = next_local(*m);
+  }
+  m->current = next;
+  fiber& to = next != nullptr ? next->fiber : m->own;
+  M* const landed = static_cast<M*>(switch_to(g->fiber, to, m));
+  finish_switch(*landed);
+  return landed;
+}
+
+M* scheduler::park(M* m, wait_reason reason, park_commit commit, void* argument) {
+  G* const g = m->current;
+  g->waits_for.store(reason, relaxed);  // relaxed: for dumps
+  g->transition(goroutine_state::running, goroutine_state::waiting);
+  m->p->counters.parks.add();
+  m->leaving.finish = finish_park;
+  m->leaving.g = g;
+  m->leaving.commit = commit;
+  m->leaving.argument = argument;
+  return switch_away(m, g);
+}
+
+// After commit() said yes the goroutine may be running elsewhere already: nothing of it may be
+// touched any more.
+void scheduler::finish_park(M& m) {
+  G* const g = m.leaving.g;
+  if (!m.leaving.commit(g, m.leaving.argument)) m.scheduler_.ready(&m, g);
+}
+
+void scheduler::ready(M* m, G* g) {
+  g->transition(goroutine_state::waiting, goroutine_state::runnable);
+  // It goes on where its stack was left, and by then these lines are here.
+  __builtin_prefetch(static_cast<char*>(g->fiber.registers.stack_pointer));
+  __builtin_prefetch(static_cast<char*>(g->fiber.registers.stack_pointer) + k_cache_line);
+  if (m != nullptr) {
+    m->p->counters.readies.add();
+    push_next(*m, g);
+    return;
+  }
+  goroutine_queue one;
+  one.push_back(g);
+  {
+    const os::lock_guard hold(lock_);
+    ++readied_outside_;
+    global_.push_all(one);
+  }
+  wake_p();
+}
+
+// Into run_next. Nobody is woken for run_next alone while somebody is about to look anyway: the
+// goroutine that readied another usually waits next, and this P then runs it, long before a
+// thread would be awake. See idle.cpp for who looks after those that do not.
+void scheduler::push_next(M& m, G* g) {
+  goroutine_queue overflow;
+  const bool displaced = m.p->queue.push_next(g, overflow);
+  if (!overflow.empty()) push_global(overflow);
+  os::light_fence();  // [fence]
+  // relaxed: ordered after [publish] by the fence. [look]
+  if (idle_count_.load(relaxed) == 0 || spinning_.load(relaxed) != 0) return;
+  if (displaced || drowsy_.load(relaxed) == 0) wake_one();  // relaxed: as above
+}
+
+void scheduler::push_local(M& m, G* g) {
+  goroutine_queue overflow;
+  m.p->queue.push(g, overflow);
+  if (!overflow.empty()) push_global(overflow);
+  wake_p();
+}
+
+void scheduler::push_global(goroutine_queue& batch) {
+  const os::lock_guard hold(lock_);
+  global_.push_all(batch);
+}
+
+// Through the global queue, behind everybody who waits there: on this P's own queue, a few that
+// use up their slices would keep those in the global queue waiting for most of a second.
+M* scheduler::give_way(M* m) {
+  m->yield_requested.store(false, relaxed);  // relaxed: a request that comes now asks again
+  G* const g = m->current;
+  if (g == nullptr || (m->p->queue.empty() && global_.length() == 0)) return m;
+  m->p->counters.preemptions.add();
+  g->transition(goroutine_state::running, goroutine_state::runnable);
+  return leave_to_global_queue(m, g);
+}
+
+M* scheduler::yield(M* m) {
+  P& p = *m->p;
+  p.counters.yields.add();
+  // Nobody else here, and nobody waits elsewhere: go on at once.
+  if (p.queue.empty() && global_.length() == 0 && !p.retired.load(relaxed)) return m;
+  G* const g = m->current;
+  g->transition(goroutine_state::running, goroutine_state::runnable);
+  m->leaving.finish = finish_yield;
+  m->leaving.g = g;
+  return switch_away(m, g);
+}
+
+void scheduler::finish_yield(M& m) { m.scheduler_.push_local(m, m.leaving.g); }
+
+}  // namespace magpie::rt

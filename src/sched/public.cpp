@@ -1,0 +1,234 @@
+// public.cpp: the doors of the public headers that lead to the scheduler.
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <new>
+
+#include <magpie/blocking.h>
+#include <magpie/errors.h>
+#include <magpie/runtime.h>
+
+#include "os/environment.h"
+#include "os/random.h"
+#include "os/thread.h"
+#include "sched/defaults.h"
+#include "sched/gate.h"
+#include "sched/local.h"
+
+namespace magpie {
+
+using namespace rt;
+
+namespace {
+
+// Where a spawn goes, and the caller's M when it is of that runtime.
+struct destination {
+  scheduler& home;
+  M* m;
+};
+
+destination find_destination(rt::scheduler* where, M* m) {
+  if (where == nullptr) {
+    const M* const here = current_m();  // `m` is null inside blocking()
+    where = here != nullptr ? &here->scheduler_ : &default_scheduler();
+  }
+  return {*where, m != nullptr && &m->scheduler_ == where ? m : nullptr};
+}
+
+G& new_goroutine(const destination& to, std::size_t stack_size, const void* site) {
+  G* const g = to.home.new_g(to.m);
+  g->spawn_site = site;
+  g->size_class = stack_size == 0 ? to.home.default_class() : class_for(stack_size);
+  return *g;
+}
+
+void check_stack_size(std::size_t size) {
+  if (class_for(size) == k_no_class) throw misuse("go: no stack can be that large");
+}
+
+void leave_if(M* m) {
+  if (m != nullptr) leave(m);
+}
+
+}  // namespace
+
+// ---- Spawning ---------------------------------------------------------------------------------
+
+namespace detail {
+
+void spawn_copy(const spawn_request& request, const task_type& task, const void* closure,
+                std::size_t size) {
+  check_stack_size(request.stack_size);
+  goroutine_extra* const extra =
+      request.name.empty() ? nullptr : new goroutine_extra{std::string(request.name)};
+  M* const m = enter();
+  const destination to = find_destination(request.where, m);
+  G& g = new_goroutine(to, request.stack_size, __builtin_return_address(0));
+  g.extra = extra;
+  std::memcpy(g.closure, closure, size);
+  g.task = &task;
+  to.home.spawn(to.m, &g);
+  leave_if(m);
+}
+
+G* begin_spawn(const spawn_request& request) {
+  check_stack_size(request.stack_size);
+  goroutine_extra* const extra =
+      request.name.empty() ? nullptr : new goroutine_extra{std::string(request.name)};
+  M* const m = enter();
+  const destination to = find_destination(request.where, m);
+  G& g = new_goroutine(to, request.stack_size, __builtin_return_address(0));
+  g.extra = extra;
+  leave_if(m);
+  return &g;
+}
+
+void* closure_of(G* g) noexcept { return g->closure; }
+
+void finish_spawn(G* g, const task_type& task) noexcept {
+  M* const m = enter();
+  const destination to = find_destination(&scheduler::home_of(g), m);
+  g->task = &task;
+  to.home.spawn(to.m, g);
+  leave_if(m);
+}
+
+void cancel_spawn(G* g) noexcept {
+  if (g->extra != nullptr) drop_extra(*g);
+  M* const m = enter();
+  const destination to = find_destination(&scheduler::home_of(g), m);
+  to.home.free_g(to.m, g);
+  leave_if(m);
+}
+
+scheduler* start_default(const config& settings) { return &start_default_scheduler(settings); }
+
+// ---- Blocking ---------------------------------------------------------------------------------
+
+blocking_scope::blocking_scope() : m_(nullptr) {
+  M* const m = enter();
+  if (m == nullptr) return;
+  m->in_call = true;
+  m->scheduler_.enter_syscall(*m);
+  m_ = m;
+}
+
+blocking_scope::blocking_scope(hand_off_now_t) : m_(nullptr) {
+  M* const m = enter();
+  if (m == nullptr) return;
+  m->in_call = true;
+  m->scheduler_.enter_syscall_without_p(*m);
+  m_ = m;
+}
+
+// errno is the thread's; the goroutine may go on on another one.
+blocking_scope::~blocking_scope() {
+  if (m_ == nullptr) return;
+  M* m = static_cast<M*>(m_);
+  const int error = errno;
+  m->in_call = false;
+  m = m->scheduler_.exit_syscall(*m);
+  leave(m);
+  os::set_errno(error);
+}
+
+}  // namespace detail
+
+// ---- The runtime ------------------------------------------------------------------------------
+
+runtime::runtime(config settings) : scheduler_(new scheduler(with_defaults(settings), this)) {}
+
+runtime::~runtime() {
+  if (M* const m = current_m(); m != nullptr && &m->scheduler_ == scheduler_) {
+    fatal("a runtime destroyed by one of its own goroutines: it would wait for itself");
+  }
+  if (os::in_forked_child()) return;  // its threads are not here: there is nobody to wait for
+  scheduler_->shut_down();
+  delete scheduler_;
+}
+
+namespace rt {
+scheduler& scheduler_of(const runtime& r) { return *r.scheduler_; }
+}  // namespace rt
+
+int runtime::procs() const { return scheduler_->procs(); }
+int runtime::set_procs(int n) { return scheduler_->set_procs(n); }
+stats runtime::read_stats() const { return scheduler_->read_stats(); }
+
+runtime& runtime::current() {
+  M* const m = current_m();
+  return m != nullptr ? *m->scheduler_.facade : default_runtime();
+}
+
+int procs() { return runtime::current().procs(); }
+int set_procs(int n) { return runtime::current().set_procs(n); }
+std::size_t goroutine_count() { return runtime::current().read_stats().goroutines; }
+
+int cpu_count() {
+  static const int at_start = os::usable_cpus();
+  return at_start;
+}
+
+// ---- Thread locks -----------------------------------------------------------------------------
+
+thread_lock::thread_lock() {
+  G* const g = current_g();
+  if (g == nullptr) return;
+  goroutine_extra& extra = extra_of(*g);
+  if (extra.lock_depth++ != 0) return;
+  M* const m = enter();
+  extra.locked_to = m;
+  g->locked = true;
+  leave(m);
+}
+
+thread_lock::~thread_lock() {
+  G* const g = current_g();
+  if (g == nullptr || --g->extra->lock_depth != 0) return;
+  M* const m = enter();
+  g->locked = false;
+  g->extra->locked_to = nullptr;
+  leave(m);
+}
+
+// ---- This goroutine ---------------------------------------------------------------------------
+
+namespace this_goroutine {
+
+std::uint64_t id() noexcept {
+  const G* const g = current_g();
+  return g != nullptr ? g->id : 0;
+}
+
+std::string_view name() noexcept {
+  const G* const g = current_g();
+  return g != nullptr && g->extra != nullptr ? std::string_view(g->extra->name)
+                                             : std::string_view();
+}
+
+void set_name(std::string_view name) {
+  if (G* const g = current_g()) extra_of(*g).name = name;
+}
+
+void yield() {
+  M* m = enter();
+  if (m == nullptr) return os::yield_thread();
+  m = m->scheduler_.yield(m);
+  leave(m);
+}
+
+void checkpoint() {
+  if (M* const m = enter()) leave(m);
+}
+
+void exit() {
+  if (!is_goroutine()) throw misuse("this_goroutine::exit: this is a plain thread");
+  throw detail::goroutine_exit();
+}
+
+bool is_goroutine() noexcept { return current_g() != nullptr; }
+
+}  // namespace this_goroutine
+
+}  // namespace magpie

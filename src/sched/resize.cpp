@@ -1,0 +1,75 @@
+// resize.cpp: the number of Ps changes while goroutines run. Nobody is stopped for it: new Ps
+// appear on the idle list, surplus ones are marked and given up by their holders at their next
+// turn, after their goroutines moved to the global queue.
+
+#include <algorithm>
+#include <new>
+
+#include "os/memory.h"
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+
+int scheduler::set_procs(int count) {
+  if (count <= 0) return procs();
+  follows_cpus_.store(false, relaxed);  // relaxed: a setting
+  return resize(count);
+}
+
+int scheduler::resize(int count) {
+  count = std::clamp(count, 1, k_most_procs);
+  int before = 0;
+  {
+    const os::lock_guard hold(lock_);
+    before = procs();
+    for (int i = ps_made_.load(relaxed); i < count; ++i) {  // relaxed: written under the lock
+      const auto memory = os::allocate_records(sizeof(P));
+      if (!memory) fatal("no memory for another P");
+      ps_[i] = new (*memory) P(i, stacks);
+      ps_[i]->off = true;
+      ps_made_.store(i + 1, release);  // pairs with the acquires of thieves and the monitor
+    }
+    for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: as above
+      P* const p = ps_[i];
+      p->retired.store(i >= count, relaxed);  // relaxed: looked at again at every turn
+      if (i >= count && idle_ps_.contains(p)) {
+        idle_ps_.remove(p);
+        p->off = true;
+      } else if (i < count && p->off) {
+        p->off = false;
+        idle_ps_.push_back(p);
+      }
+    }
+    // relaxed: wake_p() below brings the fence; a stale count only costs a look under the lock.
+    idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
+    procs_.store(count, relaxed);  // as above
+  }
+  for (int i = before; i < count; ++i) wake_p();
+  return before;
+}
+
+// The holder gives up a P that is not to be used any more.
+void scheduler::retire_p(M& m) {
+  P* const p = m.p;
+  goroutine_queue rest;
+  p->queue.drain_into(rest);
+  p->stacks.drain();
+  {
+    const os::lock_guard hold(lock_);
+    while (G* const g = p->free_gs.pop()) free_gs_.push(g);
+    release_p(m);
+    if (p->retired.load(relaxed)) {  // relaxed: written under the lock
+      p->off = true;
+    } else {
+      put_idle_locked(p);  // wanted again meanwhile
+    }
+    global_.push_all(rest);
+    if (m.spinning) {
+      m.spinning = false;
+      spinning_.fetch_sub(1, relaxed);  // relaxed: wake_p() brings the fence
+    }
+  }
+  wake_p();
+}
+
+}  // namespace magpie::rt

@@ -1,0 +1,74 @@
+#include "sched/run_queue.h"
+
+namespace magpie::rt {
+
+void run_queue::push_slow(G* g, goroutine_queue& overflow) {
+  G* batch[k_size / 2];
+  std::uint32_t head = head_.load(acquire);  // pairs with the release of consume(), by thieves
+  if (tail_.load(relaxed) - head < k_size) return push(g, overflow);  // thieves made room
+  for (std::uint32_t i = 0; i < k_size / 2; ++i) {
+    batch[i] = slots_[(head + i) % k_size].load(relaxed);  // relaxed: the owner wrote them
+  }
+  if (!consume(head, k_size / 2)) return push(g, overflow);  // a thief was faster: there is room
+  for (G* moved : batch) overflow.push_back(moved);
+  overflow.push_back(g);
+}
+
+void run_queue::push_all(goroutine_queue& from) {
+  std::uint32_t tail = tail_.load(relaxed);        // relaxed: only the owner writes it
+  const std::uint32_t head = head_.load(acquire);  // pairs with the release of consume()
+  while (!from.empty() && tail - head < k_size) {
+    slots_[tail++ % k_size].store(from.pop_front(), relaxed);  // published below
+  }
+  tail_.store(tail, release);  // pairs with the acquire in grab_half()
+}
+
+void run_queue::drain_into(goroutine_queue& to) {
+  if (G* const next = take_next()) to.push_back(next);
+  while (G* const g = pop_ring()) to.push_back(g);
+}
+
+// Copies half of the ring's goroutines to `out` and takes them off. Any thread.
+std::uint32_t run_queue::grab_half(G** out) {
+  std::uint32_t head = head_.load(acquire);  // pairs with the release of consume(), by others
+  for (;;) {
+    const std::uint32_t tail = tail_.load(acquire);  // pairs with the releases of the owner
+    const std::uint32_t length = tail - head;
+    const std::uint32_t half = length - length / 2;
+    if (half == 0) return 0;
+    if (half > k_size / 2) {       // head and tail are of different moments
+      head = head_.load(acquire);  // as above
+      continue;
+    }
+    for (std::uint32_t i = 0; i < half; ++i) {
+      out[i] = slots_[(head + i) % k_size].load(relaxed);  // checked by the exchange below
+    }
+    if (consume(head, half)) return half;
+  }
+}
+
+G* run_queue::steal_half_from(run_queue& victim) {
+  G* stolen[k_size / 2];
+  const std::uint32_t count = victim.grab_half(stolen);
+  if (count == 0) return nullptr;
+  const std::uint32_t tail = tail_.load(relaxed);  // relaxed: we are the owner of this queue
+  MAGPIE_DCHECK(tail == head_.load(relaxed), "stealing with work at home");
+  for (std::uint32_t i = 0; i + 1 < count; ++i) {
+    slots_[(tail + i) % k_size].store(stolen[i], relaxed);  // published below
+  }
+  if (count > 1) tail_.store(tail + count - 1, release);  // pairs with the acquire in grab_half()
+  return stolen[count - 1];
+}
+
+bool run_queue::empty() const {
+  // A goroutine kicked from run_next into the ring may be seen in neither place by two plain
+  // looks; tail_ moves when that happens.
+  for (;;) {
+    const std::uint32_t tail = tail_.load(acquire);  // orders the loads below after it
+    const std::uint32_t head = head_.load(acquire);  // as above
+    const G* const next = run_next_.load(acquire);   // as above
+    if (tail == tail_.load(relaxed)) return head == tail && next == nullptr;  // relaxed: last look
+  }
+}
+
+}  // namespace magpie::rt

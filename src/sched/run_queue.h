@@ -1,0 +1,136 @@
+// A P's run queue: run_next, one slot for the goroutine that should run next, and a ring of 256.
+// One owner, the M that holds the P; many thieves.
+//
+// Invariants
+//   R1  slots [head, tail) of the ring hold goroutines, each in exactly one slot;
+//   R2  only the owner writes tail_ and slots; anybody advances head_, by compare-exchange, and
+//       whoever advanced it over a slot owns the goroutine that was there;
+//   R3  only the owner puts into run_next_; anybody empties it, by compare-exchange.
+//
+// head_ and tail_ run freely over 32 bits; their difference is the length.
+//
+// Orders. The owner writes a slot and publishes it by storing tail_ with release; a thief reads
+// tail_ with acquire before the slot. A thief reads slots that the owner may overwrite at the
+// same time, once head_ has moved past them: the slots are atomics for that reason, and the
+// thief's compare-exchange of head_ then fails and what it read is thrown away. That
+// compare-exchange is a release, because the thief's reads of the slots must not sink below it;
+// the owner's acquire load of head_ before it reuses a slot is the other half.
+//
+// None of these is a full barrier. The wake-up protocol needs one between publishing work and
+// looking for sleepers; it is in wake_p(), see idle.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/atomic.h"
+#include "base/cacheline.h"
+#include "goroutine/g.h"
+
+namespace magpie::rt {
+
+#ifndef MAGPIE_RUN_QUEUE_SIZE
+#define MAGPIE_RUN_QUEUE_SIZE 256
+#endif
+
+class run_queue {
+ public:
+  static constexpr std::uint32_t k_size = MAGPIE_RUN_QUEUE_SIZE;
+  static_assert((k_size & (k_size - 1)) == 0);
+
+  // ---- Owner only ----
+
+  // To the end of the ring. When the ring is full, half of it and `g` move to `overflow`.
+  void push(G* g, goroutine_queue& overflow) {
+    const std::uint32_t tail = tail_.load(relaxed);  // relaxed: only the owner writes it
+    const std::uint32_t head = head_.load(acquire);  // pairs with the release of consume()
+    if (tail - head >= k_size) return push_slow(g, overflow);
+    slots_[tail % k_size].store(g, relaxed);  // published by the next line
+    tail_.store(tail + 1, release);           // pairs with the acquire in steal_half_into()
+  }
+
+  // Into run_next; whoever was there moves to the ring, as with push(). True: somebody was.
+  bool push_next(G* g, goroutine_queue& overflow) {
+    // release publishes g to a thief's take_next(); acquire because the old one, if no thief got
+    // it, is ours to push.
+    G* const old = run_next_.exchange(g, acq_rel);
+    if (old == nullptr) return false;
+    push(old, overflow);
+    return true;
+  }
+
+  struct popped {
+    G* g = nullptr;
+    bool inherits_slice = false;  // came from run_next: goes on with the time of who put it there
+  };
+
+  popped pop() {
+    if (G* const next = take_next()) return {next, true};
+    return {pop_ring(), false};
+  }
+
+  G* pop_ring() {
+    std::uint32_t head = head_.load(acquire);  // pairs with the release of consume(), by thieves
+    for (;;) {
+      const std::uint32_t tail = tail_.load(relaxed);  // relaxed: only the owner writes it
+      if (head == tail) return nullptr;
+      G* const g = slots_[head % k_size].load(relaxed);  // relaxed: the owner wrote it
+      if (consume(head, 1)) return g;
+    }
+  }
+
+  // As much of `from` as fits, in order; the rest stays there.
+  void push_all(goroutine_queue& from);
+
+  // Everything, run_next first.
+  void drain_into(goroutine_queue& to);
+
+  // Takes over half of `victim`, rounded up; returns one of them to run now. This queue must be
+  // empty.
+  G* steal_half_from(run_queue& victim);
+
+  // ---- Any thread ----
+
+  // Empties run_next. The owner uses it, too.
+  G* take_next() {
+    G* next = run_next_.load(relaxed);  // relaxed: the exchange below decides
+    // acquire pairs with the release in push_next(): what the spawner or waker wrote is visible.
+    if (next == nullptr || !run_next_.compare_exchange_strong(next, nullptr, acquire, relaxed)) {
+      return nullptr;
+    }
+    return next;
+  }
+
+  // The one in run_next, to be compared only.
+  const G* peek_next() const { return run_next_.load(relaxed); }  // relaxed: a hint
+
+  // Never says empty while a goroutine is in the queue all the time, even one that moves from
+  // run_next to the ring in between.
+  bool empty() const;
+
+  // Ring only; a moment's view.
+  std::uint32_t ring_length() const {
+    // relaxed: two words read at different moments are a hint whatever their order.
+    const std::uint32_t head = head_.load(relaxed);
+    const std::uint32_t length = tail_.load(relaxed) - head;  // relaxed: as above
+    return length <= k_size ? length : 0;
+  }
+
+ private:
+  // Moves head from `head`, if it still is there; otherwise reads it anew.
+  bool consume(std::uint32_t& head, std::uint32_t count) {
+    // release: the reads of the slots before happen before the owner's reuse of them; pairs with
+    // the acquire in push(). acquire on failure: the new head is used like a loaded one.
+    return head_.compare_exchange_strong(head, head + count, acq_rel, acquire);
+  }
+
+  void push_slow(G* g, goroutine_queue& overflow);
+  std::uint32_t grab_half(G** out);
+
+  alignas(k_cache_line) atomic<std::uint32_t> head_{0};
+  atomic<std::uint32_t> tail_{0};
+  atomic<G*> run_next_{nullptr};
+  alignas(k_cache_line) atomic<G*> slots_[k_size];
+};
+
+}  // namespace magpie::rt

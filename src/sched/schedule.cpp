@@ -1,0 +1,122 @@
+// schedule.cpp: who runs next.
+//
+// Comes from: every stop of a goroutine (park, yield, finish) and every waking M.
+// Goes to:    the goroutine found, or to sleep_until_work() in idle.cpp.
+
+#include <utility>
+
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+namespace {
+
+// Every so many turns a P looks at the global queue first, or those in it could wait for ever
+// behind goroutines that keep readying each other here. Prime, so that it does not beat with
+// programs that do things in powers of two; 1.6 % of the turns pay for it. Unlike Go's, the
+// count includes turns through run_next, and on such a turn the ring goes before run_next, too.
+constexpr std::uint64_t k_fairness_turn = 61;
+
+bool is_fairness_turn(const P& p) { return p.turns.read() % k_fairness_turn == 0; }
+
+}  // namespace
+
+void scheduler::run_loop(M& m) {
+  for (;;) {
+    const run_queue::popped found = find_runnable(m);
+    if (found.g == nullptr) return;
+    if (found.g->locked) {
+      hand_p_to_locked(m, found.g);
+      continue;
+    }
+    if (m.spinning) stop_spinning(m);
+    begin_turn(m, found.g, found.inherits_slice);
+    if (!run(m, found.g)) return;
+  }
+}
+
+// On the M's own stack: runs `g`, and whoever takes over from it directly, until one stops with
+// nobody at hand to follow. False: the thread has to end.
+bool scheduler::run(M& m, G* g) {
+  for (;;) {
+    m.current = g;
+    switch_to(m.own, g->fiber, &m);
+    finish_switch(m);
+    if (m.ends_with_goroutine) return false;
+    if (m.stopped_locked == nullptr) return true;
+    // The goroutine that stopped is locked to this thread: nobody else runs here.
+    g = std::exchange(m.stopped_locked, nullptr);
+    wait_for_locked_turn(m);
+    begin_turn(m, g, false);
+  }
+}
+
+run_queue::popped scheduler::find_runnable(M& m) {
+  if (m.found.g != nullptr) return std::exchange(m.found, {});
+  for (;;) {
+    if (m.p == nullptr || m.p->retired.load(relaxed)) {  // relaxed: a later turn is soon enough
+      if (m.p != nullptr) retire_p(m);
+      if (!sleep_until_work(m)) return {};
+    }
+    if (auto found = from_global_queue_for_fairness(m); found.g) return found;
+    if (auto found = from_local_queue(m); found.g) return found;
+    if (auto found = from_global_queue(m); found.g) return found;
+    if (auto found = while_spinning(m); found.g) return found;
+    if (!sleep_until_work(m)) return {};
+  }
+}
+
+run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {
+  if (!is_fairness_turn(*m.p)) return {};
+  if (global_.length() != 0) {
+    const os::lock_guard hold(lock_);
+    if (G* const g = global_.pop()) return {g, false};
+  }
+  return {m.p->queue.pop_ring(), false};
+}
+
+run_queue::popped scheduler::from_local_queue(M& m) { return m.p->queue.pop(); }
+
+run_queue::popped scheduler::from_global_queue(M& m) {
+  if (global_.length() == 0) return {};
+  const os::lock_guard hold(lock_);
+  return {take_global_batch_locked(m), false};
+}
+
+// The P's queue is empty here: a share of the global queue fits.
+G* scheduler::take_global_batch_locked(M& m) {
+  goroutine_queue more;
+  G* const g = global_.pop_batch(static_cast<std::size_t>(procs()), run_queue::k_size / 2, more);
+  m.p->queue.push_all(more);
+  return g;
+}
+
+// The local part of find_runnable(), for a switch that does not touch the M's own stack. On a
+// fairness turn, and when the P is to be given up, the M looks for itself. `left`: the stack of
+// a goroutine that has just ended; one that never ran and wants such a stack goes on there.
+G* scheduler::next_local(M& m, stack* left) {
+  P& p = *m.p;
+  if (is_fairness_turn(p) || p.retired.load(relaxed)) return nullptr;  // relaxed: see above
+  const run_queue::popped found = p.queue.pop();
+  if (found.g == nullptr) return nullptr;
+  if (found.g->locked) {  // the M hands its P over, on its own stack
+    m.found = found;
+    return nullptr;
+  }
+  if (left != nullptr && found.g->fiber.stack == nullptr &&
+      found.g->size_class == left->size_class) {
+    found.g->fiber.stack = left;
+    left->occupant = &found.g->fiber;
+  }
+  begin_turn(m, found.g, found.inherits_slice);
+  return found.g;
+}
+
+void scheduler::begin_turn(M& m, G* g, bool inherits_slice) {
+  P& p = *m.p;
+  p.turns.add();
+  if (!inherits_slice) p.slices.add();
+  g->transition(goroutine_state::runnable, goroutine_state::running);
+  if (g->fiber.stack == nullptr) bind_stack(m, g);
+}
+
+}  // namespace magpie::rt

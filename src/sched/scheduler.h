@@ -1,0 +1,283 @@
+// One runtime: its Ps, its Ms and the verbs that move goroutines. Each station of a goroutine's
+// trip is a file of its own:
+//
+//   spawn.cpp     birth and death          schedule.cpp  who runs next
+//   park.cpp      wait, wake, yield        steal.cpp     from whom to take
+//   idle.cpp      sleep and wake of Ms     syscall.cpp   blocking calls
+//   sysmon.cpp    the monitor              start.cpp     threads; start and end of a runtime
+//   resize.cpp    the number of Ps
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <magpie/runtime.h>
+
+#include "base/atomic.h"
+#include "fiber/stack_pool.h"
+#include "os/cpu.h"
+#include "os/fork.h"
+#include "os/lock.h"
+#include "os/note.h"
+#include "sched/global_queue.h"
+#include "sched/m.h"
+#include "sched/p.h"
+
+namespace magpie::rt {
+
+inline constexpr int k_most_procs = 1024;
+
+// Where a G was allocated; found from its address.
+struct g_arena;
+
+class scheduler {
+ public:
+  scheduler(const config&, runtime* facade);
+  ~scheduler();  // after shut_down()
+  scheduler(const scheduler&) = delete;
+  scheduler& operator=(const scheduler&) = delete;
+
+  // ---- spawn.cpp ----
+
+  // A dead G to put a closure into. With a P (m not null) or from any thread.
+  G* new_g(M* m);
+  // Makes it runnable: the child runs next on this P, the parent goes on.
+  void spawn(M* m, G* g);
+  void free_g(M* m, G* g);
+  size_class default_class() const { return class_for(settings.stack_size); }
+  static scheduler& home_of(const G* g);
+
+  // ---- park.cpp ----
+
+  // The running goroutine waits. `commit` runs after its stack was left: it makes the waiting
+  // known to whoever will call ready(), and may refuse. Returns on the M it was woken on.
+  M* park(M* m, wait_reason, park_commit commit, void* argument);
+  // A waiting goroutine becomes runnable. m: the caller's M in this runtime, or null.
+  void ready(M* m, G* g);
+  // Others on this P get their turn first.
+  M* yield(M* m);
+  // Its time slice is over: it goes to the end of the line.
+  M* give_way(M* m);
+
+  // ---- join.cpp ----
+
+  // Runs the goroutine that would finish `end` right here, on the caller's stack, if it is next
+  // and has not started. False: it is not, and nothing happened.
+  bool run_inline(M*& m, const detail::meeting* end);
+
+  // ---- schedule.cpp ----
+
+  // What an M does on its own stack, until the runtime ends or the thread is not needed.
+  void run_loop(M& m);
+  bool run(M& m, G* g);
+
+  // ---- idle.cpp ----
+
+  // Work became visible in a ring or in the global queue: is one more thread worth waking?
+  void wake_p();
+  void start_m(P* p, bool spinning);
+
+  // ---- syscall.cpp ----
+
+  void enter_syscall(M& m);
+  void enter_syscall_without_p(M& m);  // known to be long
+  M* exit_syscall(M& m);
+  // Finds an M, work or rest for a P that nobody holds.
+  void hand_off_p(P* p);
+
+  // ---- resize.cpp ----
+
+  int set_procs(int count);
+  int procs() const { return procs_.load(relaxed); }  // relaxed: a number, nothing follows
+
+  // ---- start.cpp ----
+
+  // Waits until every goroutine has ended, then ends every thread. From plain threads only.
+  void shut_down();
+
+  // ---- stats.cpp ----
+
+  std::uint64_t live_goroutines() const;
+  stats read_stats() const;
+
+ private:
+  // What a new thread starts with; made and freed by the spawner.
+  struct thread_slot {
+    scheduler* home;
+    P* p;
+    bool spinning;
+    int id;
+    os::thread thread;
+    thread_slot* next = nullptr;
+    os::note known{};  // `thread` is filled in
+  };
+  struct thread_wish {
+    P* p;
+    bool spinning;
+  };
+
+  // schedule.cpp
+  run_queue::popped find_runnable(M& m);
+  G* next_local(M& m, stack* left = nullptr);
+  void begin_turn(M& m, G* g, bool inherits_slice);
+  run_queue::popped from_global_queue_for_fairness(M& m);
+  run_queue::popped from_local_queue(M& m);
+  run_queue::popped from_global_queue(M& m);
+  G* take_global_batch_locked(M& m);
+
+  // steal.cpp
+  G* steal_work(M& m);
+  G* steal_forgotten(M& m);
+
+  // idle.cpp
+  enum class visible_work {
+    none,
+    in_run_next_only,  // will be run where it is, most likely
+    stealable,
+  };
+  void put_idle_locked(P* p);
+  P* take_idle_p_locked();
+  void acquire_p(M& m, P* p);
+  P* release_p(M& m);
+  bool may_spin() const;
+  void become_spinning(M& m);
+  void stop_spinning(M& m);
+  run_queue::popped while_spinning(M& m);
+  bool sleep_until_work(M& m);
+  bool give_up_p(M& m);
+  visible_work last_look() const;
+  bool wait_for_p(M& m, os::nanos deadline);
+  bool take_p_back(M& m);
+  void end_sleepers_locked();
+  void wake_one();
+
+  // park.cpp
+  void push_global(goroutine_queue& batch);
+  void push_local(M& m, G* g);
+  void push_next(M& m, G* g);
+  M* switch_away(M* m, G* g);
+  static void finish_park(M& m);
+  static void finish_yield(M& m);
+
+  // start.cpp
+  static void thread_main(void* slot);
+  static void spawner_main(void* self);
+  static void monitor_main(void* self);
+  void request_thread_locked(P* p, bool spinning);
+  bool grant_wishes();
+  void wake_spawner();
+
+  // sysmon.cpp
+  void wake_monitor();
+  bool look_at_calls(os::nanos now);
+  enum class slice_view {
+    idle,
+    busy,            // some P is in use
+    somebody_waits,  // ... while a goroutine waits for one
+  };
+  slice_view look_at_slices(os::nanos now);
+  bool is_wanted_locked(const P& p, os::nanos in_call_for) const;
+  void follow_cpus();
+
+  // schedtrace.cpp
+  void print_trace_line(os::nanos now);
+
+  // spawn.cpp
+  void bind_stack(M& m, G* g);
+  G* refill_free_gs(P* p);
+  G* carve_g_locked();
+  void free_arenas();
+  static departure goroutine_main(fiber* self, thread_state* thread);
+  static M* run_body(M* m, G* g);
+  void bury(M* m, G* g);
+  static void finish_stack(M& m);
+
+  // thread_lock.cpp
+  void wait_for_locked_turn(M& m);
+  void hand_p_to_locked(M& m, G* g);
+
+  // deadlock.cpp
+  void check_deadlock();
+  bool nobody_can_move_locked() const;
+  [[noreturn]] void report_deadlock_locked();
+  template <class Visit>
+  void for_each_g_locked(Visit visit) const;
+
+  // syscall.cpp
+  static M* leave_to_global_queue(M* m, G* g);
+  static void finish_to_global_queue(M& m);
+
+  // resize.cpp
+  int resize(int count);
+  void retire_p(M& m);
+
+ public:
+  const config settings;
+  runtime* const facade;  // what users call it
+  stack_pool& stacks;
+
+ private:
+  P* ps_[k_most_procs] = {};
+  atomic<int> ps_made_{0};  // Ps ever made: thieves look at all of them
+  atomic<int> procs_{0};    // Ps in use
+  atomic<bool> follows_cpus_{false};
+
+  // Read at every wake, written when a thread falls asleep or wakes: a line of their own.
+  alignas(k_cache_line) atomic<int> idle_count_{0};
+  atomic<int> spinning_{0};
+  atomic<int> drowsy_{0};
+
+  alignas(k_cache_line) mutable os::lock lock_{os::lock_rank::scheduler};
+  // All below under lock_.
+  global_queue global_;  // but for its length
+  intrusive_list<P, &P::idle_links> idle_ps_;
+  intrusive_list<M, &M::idle_links> idle_ms_;
+  goroutine_stack free_gs_;
+  g_arena* arenas_ = nullptr;
+  int threads_ = 0;  // Ms that exist or were wished for
+  int threads_peak_ = 0;
+  int next_m_id_ = 0;
+  std::uint64_t readied_outside_ = 0;
+  std::uint64_t hand_offs_ = 0;
+  std::uint64_t retakes_ = 0;
+  std::size_t locked_sleepers_ = 0;  // Ms that wait for the turn of the goroutine they belong to
+  bool stopping_ = false;
+  // Wishes for threads, granted by the spawner: making a thread allocates and may block, which
+  // nobody who holds a P may do. One P is in at most one wish.
+  thread_wish wishes_[k_most_procs];
+  int wish_count_ = 0;
+  thread_slot* ended_ = nullptr;
+
+  alignas(k_cache_line) os::futex_word spawner_word_{0};
+  os::thread spawner_;
+  os::futex_word monitor_word_{0};
+  atomic<bool> monitor_watches_{false};  // looks for blocking calls at short intervals
+  atomic<bool> monitor_ends_{false};
+  os::thread monitor_;
+  const os::cpu_quota_files quota_files_;
+  atomic<std::uint64_t> goroutine_ids_{1};
+  atomic<std::uint64_t> spawned_outside_{0};  // by plain threads
+};
+
+// The calling thread's M; null on a thread that is not the runtime's. Never inlined, and never
+// kept across a possible switch: a goroutine may go on on another thread.
+M* current_m();
+
+// The goroutine the caller is; null on a plain thread.
+G* current_g();
+
+scheduler& scheduler_of(const runtime&);
+
+// Before anything that could wait for a thread which a forked child does not have.
+inline void check_not_forked() {
+  if (os::in_forked_child()) [[unlikely]] {
+    fatal(
+        "a runtime was used in a child made by fork(): its threads are not there. Use"
+        " posix_spawn, or exec right after fork.");
+  }
+}
+
+// First thing on every side of a switch where somebody may have left: does what `leaving` says.
+void finish_switch(M& m);
+
+}  // namespace magpie::rt

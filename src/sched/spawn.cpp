@@ -1,0 +1,178 @@
+// spawn.cpp: birth and death of a goroutine.
+//
+// Comes from: go() and its relatives, through public.cpp.
+// Goes to:    run_next of the spawner's P; when it has ended, to the P's list of dead Gs, and its
+//             stack to the next one.
+//
+// A goroutine gets its stack when it first runs. A burst of spawns therefore touches 128 bytes
+// each, and a goroutine that follows a finished one simply runs on the stack which that one just
+// left warm, without any switch.
+
+#include <new>
+
+#include "os/memory.h"
+#include "sched/arena.h"
+#include "sched/gate.h"
+#include "sched/local.h"
+#include "sched/outside.h"
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+
+scheduler& scheduler::home_of(const G* g) {
+  const auto address = reinterpret_cast<std::uintptr_t>(g) & ~(g_arena::k_size - 1);
+  return *reinterpret_cast<const g_arena*>(address)->home;
+}
+
+void scheduler::free_arenas() {
+  while (g_arena* const arena = arenas_) {
+    arenas_ = arena->next;
+    (void)os::unmap({arena, g_arena::k_size});
+  }
+}
+
+G* scheduler::carve_g_locked() {
+  if (arenas_ == nullptr || arenas_->used == g_arena::k_capacity) {
+    const auto space = os::reserve(g_arena::k_size, g_arena::k_size);
+    if (!space || os::commit({*space, g_arena::k_size})) {
+      fatal("no memory for another goroutine");
+    }
+    os::prefer_huge_pages({*space, g_arena::k_size});
+    arenas_ = new (*space) g_arena{this, arenas_, 0};
+  }
+  return new (arenas_->gs() + arenas_->used++) G;
+}
+
+namespace {
+
+// How many dead Gs travel between a P and the runtime at once, and how many a P keeps.
+constexpr std::size_t k_batch = 64;
+constexpr std::size_t k_most_free_gs = 192;
+
+}  // namespace
+
+G* scheduler::refill_free_gs(P* p) {
+  const os::lock_guard hold(lock_);
+  const std::size_t wanted = p != nullptr ? k_batch : 1;
+  G* first = nullptr;
+  for (std::size_t i = 0; i < wanted; ++i) {
+    G* const g = free_gs_.empty() ? carve_g_locked() : free_gs_.pop();
+    if (first == nullptr) {
+      first = g;
+    } else {
+      p->free_gs.push(g);
+    }
+  }
+  return first;
+}
+
+G* scheduler::new_g(M* m) {
+  P* const p = m != nullptr ? m->p : nullptr;
+  G* g = p != nullptr ? p->free_gs.pop() : nullptr;
+  if (g == nullptr) g = refill_free_gs(p);
+  return g;
+}
+
+void scheduler::free_g(M* m, G* g) {
+  if (m == nullptr) {
+    const os::lock_guard hold(lock_);
+    return free_gs_.push(g);
+  }
+  goroutine_stack& mine = m->p->free_gs;
+  mine.push(g);
+  if (mine.size() < k_most_free_gs) return;
+  const os::lock_guard hold(lock_);
+  for (std::size_t i = 0; i < k_batch; ++i) free_gs_.push(mine.pop());
+}
+
+void scheduler::spawn(M* m, G* g) {
+  check_not_forked();
+  g->transition(goroutine_state::dead, goroutine_state::runnable);
+  if (m != nullptr) {
+    P& p = *m->p;
+    if (p.next_goroutine_id == p.end_goroutine_id) {
+      // relaxed: only distinct numbers are wanted.
+      p.next_goroutine_id = goroutine_ids_.fetch_add(k_batch, relaxed);
+      p.end_goroutine_id = p.next_goroutine_id + k_batch;
+    }
+    g->id = p.next_goroutine_id++;
+    p.counters.spawned.add();
+    push_next(*m, g);
+    return;
+  }
+  g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: as above
+  spawned_outside_.fetch_add(1, relaxed);        // relaxed: published with the goroutine
+  if (current_m() == nullptr) note_outside_thread();
+  {
+    const os::lock_guard hold(lock_);
+    global_.push(g);
+  }
+  wake_p();
+}
+
+void scheduler::bind_stack(M& m, G* g) {
+  stack* const s = m.p->stacks.take(g->size_class);
+  if (s == nullptr) {
+    fatal_report report("fatal error");
+    stacks.explain_shortage(report.text());
+    report.end();
+  }
+  prepare(g->fiber, *s, goroutine_main);
+}
+
+namespace {
+
+// Any other exception finds no handler on this stack: std::terminate is called with nothing
+// unwound.
+void run_task(const task_type& task, void* closure) {
+  try {
+    task.run(closure);
+  } catch (const detail::goroutine_exit&) {
+  }
+}
+
+}  // namespace
+
+// User code, from the goroutine's first instruction to its last. Returns on the M it ended on.
+M* scheduler::run_body(M* m, G* g) {
+  const task_type* const task = g->task;
+  g->task = nullptr;
+  leave(m);
+  run_task(*task, g->closure);
+  if (g->extra != nullptr) drop_extra(*g);
+  return enter();
+}
+
+void scheduler::bury(M* m, G* g) {
+  g->fiber.stack = nullptr;
+  g->locked = false;
+  g->transition(goroutine_state::running, goroutine_state::dead);
+  m->p->counters.finished.add();
+  free_g(m, g);
+}
+
+// The first function on every goroutine's stack: runs one goroutine after the other for as long
+// as the next one is fresh.
+departure scheduler::goroutine_main(fiber*, thread_state* thread) {
+  M* m = static_cast<M*>(thread);
+  finish_switch(*m);
+  for (;;) {
+    G* const g = m->current;
+    m = run_body(m, g);
+    stack* const on = g->fiber.stack;
+    scheduler& home = m->scheduler_;
+    m->ends_with_goroutine = g->locked;
+    home.bury(m, g);
+    G* const next = m->ends_with_goroutine ? nullptr : home.next_local(*m, on);
+    m->current = next;
+    if (next != nullptr && next->fiber.stack == on) continue;
+    m->leaving.finish = finish_stack;
+    m->leaving.stack = on;
+    return {next != nullptr ? &next->fiber : &m->own, m};
+  }
+}
+
+// The stack can be given away only by somebody who is not on it any more.
+void scheduler::finish_stack(M& m) { m.p->stacks.give(m.leaving.stack); }
+
+}  // namespace magpie::rt

@@ -1,0 +1,162 @@
+// start.cpp: a runtime starts, its threads come and go, and it ends.
+//
+// Threads are made by a thread of its own, the spawner: making one allocates, and may wait for a
+// lock of libc whose holder waits for us. Nobody waits for the spawner.
+
+#include <new>
+
+#include "os/environment.h"
+#include "os/fence.h"
+#include "os/random.h"
+#include "os/signal.h"
+#include "sched/current.h"
+#include "sched/debug_settings.h"
+#include "sched/outside.h"
+#include "sched/report.h"
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+namespace {
+
+stack_pool& shared_stacks() {
+  static stack_pool* const pool = new stack_pool;  // goroutines may run until the process ends
+  return *pool;
+}
+
+os::thread start_thread(os::thread::body body, void* argument, const char* name) {
+  auto thread = os::thread::start(body, argument, {.name = name, .stack_size = 256 * 1024});
+  if (!thread) {
+    fatal("cannot start the thread \"", name, "\" (", os::error_name(thread.error()),
+          "): is there a limit on processes (ulimit -u, pids.max of the cgroup)?");
+  }
+  return std::move(*thread);
+}
+
+}  // namespace
+
+scheduler::scheduler(const config& wanted, runtime* face)
+    : settings(wanted), facade(face), stacks(shared_stacks()) {
+  install_reports();
+  os::watch_forks();
+  follows_cpus_.store(wanted.procs == 0, relaxed);  // relaxed: no thread yet
+  resize(wanted.procs > 0 ? wanted.procs : os::usable_cpus(quota_files_));
+  spawner_ = start_thread(spawner_main, this, "magpie-spawner");
+  if (!debugging().nosysmon) monitor_ = start_thread(monitor_main, this, "magpie-monitor");
+}
+
+scheduler::~scheduler() {
+  for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: no thread any more
+    ps_[i]->~P();
+    (void)os::unmap({ps_[i], sizeof(P)});
+  }
+  free_arenas();
+}
+
+// ---- Threads ----------------------------------------------------------------------------------
+
+// When the limit is reached the P rests instead, and what it had to run waits in the global
+// queue: threads come back from their calls and take both.
+void scheduler::request_thread_locked(P* p, bool spinning) {
+  if (threads_ >= settings.max_threads) {
+    goroutine_queue rest;
+    p->queue.drain_into(rest);
+    global_.push_all(rest);
+    put_idle_locked(p);
+    if (spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: counts only, see idle.cpp
+    return;
+  }
+  ++threads_;
+  if (threads_ > threads_peak_) threads_peak_ = threads_;
+  wishes_[wish_count_++] = {p, spinning};
+  wake_spawner();
+}
+
+void scheduler::wake_spawner() {
+  spawner_word_.fetch_add(1, release);  // pairs with the acquire in spawner_main
+  os::futex_wake(&spawner_word_, 1);
+}
+
+void scheduler::spawner_main(void* raw) {
+  auto& self = *static_cast<scheduler*>(raw);
+  for (;;) {
+    const std::uint32_t seen = self.spawner_word_.load(acquire);  // pairs with wake_spawner()
+    if (!self.grant_wishes()) return;
+    os::futex_wait(self.spawner_word_, seen);
+  }
+}
+
+// False: the runtime ends and all threads have.
+bool scheduler::grant_wishes() {
+  for (;;) {
+    thread_slot* ended = nullptr;
+    thread_wish wish{};
+    int id = 0;
+    bool finished = false;
+    {
+      const os::lock_guard hold(lock_);
+      ended = ended_;
+      ended_ = nullptr;
+      if (wish_count_ > 0) {
+        wish = wishes_[--wish_count_];
+        id = ++next_m_id_;
+      }
+      finished = stopping_ && threads_ == 0;
+    }
+    while (ended != nullptr) {
+      thread_slot* const slot = ended;
+      ended = slot->next;
+      slot->thread.join();
+      delete slot;
+    }
+    if (wish.p == nullptr) return !finished;
+    auto* const slot = new thread_slot{this, wish.p, wish.spinning, id, {}, nullptr};
+    slot->thread = start_thread(thread_main, slot, "magpie");
+    slot->known.wake();
+  }
+}
+
+void scheduler::thread_main(void* raw) {
+  auto* const slot = static_cast<thread_slot*>(raw);
+  scheduler& home = *slot->home;
+  {
+    const os::alternate_stack for_signals;
+    M m(home, slot->id, home.settings.seed + static_cast<std::uint64_t>(slot->id));
+    set_current_m(&m);
+    home.acquire_p(m, slot->p);
+    m.spinning = slot->spinning;
+    home.run_loop(m);
+    if (m.p != nullptr) home.hand_off_p(home.release_p(m));
+    set_current_m(nullptr);
+  }
+  slot->known.wait();  // until the spawner has filled in the thread to be joined
+  {
+    const os::lock_guard hold(home.lock_);
+    --home.threads_;
+    slot->next = home.ended_;
+    home.ended_ = slot;
+    home.wake_spawner();  // under the lock: the spawner may end the runtime right after
+  }
+}
+
+// ---- The end ----------------------------------------------------------------------------------
+
+void scheduler::shut_down() {
+  // Ends are not announced: that would cost every goroutine something. So it is asked.
+  note_outside_thread();
+  outside_wait_begins();
+  os::futex_word nobody{0};
+  while (live_goroutines() != 0) os::futex_wait(nobody, 0, os::now() + 200'000);
+  outside_wait_ends();
+  {
+    const os::lock_guard hold(lock_);
+    stopping_ = true;
+    end_sleepers_locked();
+  }
+  wake_spawner();
+  spawner_.join();
+  monitor_ends_.store(true, release);  // pairs with the acquire in monitor_main
+  wake_monitor();
+  if (monitor_.joinable()) monitor_.join();
+}
+
+}  // namespace magpie::rt

@@ -1,0 +1,95 @@
+// syscall.cpp: a thread may block, its P must not.
+//
+// Comes from: blocking(), through the gate.
+// Goes to:    back to the caller, with the old P when nobody took it, with an idle one, or, when
+//             there is none, through the global queue.
+//
+// Most calls that may block do not. So the P stays with the thread for a start, in a word from
+// which either side can take it: the M when it comes back, or the monitor (sysmon.cpp) when the
+// call takes long and somebody wants the P. Whoever swaps it out of the word has it.
+
+#include "os/fence.h"
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+
+void scheduler::enter_syscall(M& m) {
+  m.current->transition(goroutine_state::running, goroutine_state::syscall);
+  m.calls.store(m.calls.load(relaxed) + 1, relaxed);  // relaxed: the monitor's memory aid
+  P* const p = m.p;
+  m.p = nullptr;
+  m.call_p.store(p, release);  // pairs with the monitor's acquire: the P is as we left it
+  os::light_fence();           // pairs with the heavy fence before the monitor stops watching
+  if (!monitor_watches_.load(relaxed)) wake_monitor();  // relaxed: ordered by the fence
+}
+
+void scheduler::enter_syscall_without_p(M& m) {
+  m.current->transition(goroutine_state::running, goroutine_state::syscall);
+  m.p->counters.hand_offs.add();
+  hand_off_p(release_p(m));
+}
+
+M* scheduler::exit_syscall(M& m) {
+  G* const g = m.current;
+  // acquire: nobody else had the P, or the monitor took it. relaxed load: own store.
+  P* const mine = m.call_p.load(relaxed);
+  P* left = mine;
+  if (left != nullptr && m.call_p.compare_exchange_strong(left, nullptr, acquire, relaxed)) {
+    m.p = mine;
+    g->transition(goroutine_state::syscall, goroutine_state::running);
+    return &m;
+  }
+  {
+    const os::lock_guard hold(lock_);
+    if (P* const p = take_idle_p_locked()) acquire_p(m, p);
+  }
+  if (m.p != nullptr) {
+    g->transition(goroutine_state::syscall, goroutine_state::running);
+    return &m;
+  }
+  g->transition(goroutine_state::syscall, goroutine_state::runnable);
+  return leave_to_global_queue(&m, g);
+}
+
+// The goroutine waits for its turn like any other; the M goes on on its own stack.
+[[gnu::noinline]] M* scheduler::leave_to_global_queue(M* m, G* g) {
+  check_not_forked();
+  m->leaving.finish = finish_to_global_queue;
+  m->leaving.g = g;
+  m->current = nullptr;
+  if (g->locked) m->stopped_locked = g;
+  M* const landed = static_cast<M*>(switch_to(g->fiber, m->own, m));
+  finish_switch(*landed);
+  return landed;
+}
+
+void scheduler::finish_to_global_queue(M& m) {
+  scheduler& home = m.scheduler_;
+  goroutine_queue one;
+  one.push_back(m.leaving.g);
+  home.push_global(one);
+  home.wake_p();
+}
+
+// As find_runnable() would see it: where that finds work, an M must be started.
+void scheduler::hand_off_p(P* p) {
+  if (!p->queue.empty() || global_.length() != 0) return start_m(p, false);
+  int nobody = 0;
+  // relaxed: counts only, see wake_one() in idle.cpp.
+  if (idle_count_.load(relaxed) == 0 && spinning_.compare_exchange_strong(nobody, 1, relaxed)) {
+    return start_m(p, true);  // nobody looks for work, and no P is spare: somebody should look
+  }
+  {
+    const os::lock_guard hold(lock_);
+    ++hand_offs_;
+    if (p->retired.load(relaxed)) {  // relaxed: written under the lock
+      p->off = true;
+      return;
+    }
+    put_idle_locked(p);  // [leave], see idle.cpp
+  }
+  os::heavy_fence();                                     // [fence]
+  if (last_look() == visible_work::stealable) wake_p();  // [recheck]
+}
+
+}  // namespace magpie::rt

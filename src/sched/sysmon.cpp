@@ -1,0 +1,161 @@
+// sysmon.cpp: the monitor, a thread without a P that looks after what nobody else can.
+//
+//   - An M in a blocking call still has its P beside it. When the call takes long and somebody
+//     could use the P, the monitor takes it away and hands it on.
+//   - A goroutine that has run for a whole time slice while others wait is asked to yield at its
+//     next call into the runtime.
+//   - The number of CPUs the process may use changes; the number of Ps follows.
+//
+// It is driven by events: while no goroutine is in a blocking call it looks once per time slice,
+// and when every P is idle it sleeps until somebody wakes it. An idle process uses no CPU.
+
+#include <algorithm>
+
+#include "os/fence.h"
+#include "sched/debug_settings.h"
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+namespace {
+
+// How long a call must have lasted before its P is taken. Doubled while nothing happens.
+constexpr os::nanos k_shortest_watch = 20'000;
+constexpr os::nanos k_longest_watch = 1'000'000;
+// A P that nobody needs is left alone for so long: its M may come back any moment.
+constexpr os::nanos k_unwanted_call = 10'000'000;
+// So many looks without any call before the monitor stops looking for them.
+constexpr int k_quiet_looks = 64;
+constexpr os::nanos k_cpu_check = 1'000'000'000;
+
+}  // namespace
+
+void scheduler::wake_monitor() {
+  // release pairs with the acquire in monitor_main: a new value ends its sleep.
+  monitor_word_.fetch_add(1, release);
+  os::futex_wake(&monitor_word_, 1);
+}
+
+void scheduler::monitor_main(void* raw) {
+  auto& self = *static_cast<scheduler*>(raw);
+  os::nanos watch = k_shortest_watch;
+  os::nanos next_cpu_check = os::now() + k_cpu_check;
+  os::nanos next_trace = debugging().schedtrace != 0 ? os::now() : os::k_never;
+  int quiet = k_quiet_looks;
+  for (;;) {
+    const std::uint32_t seen = self.monitor_word_.load(acquire);  // pairs with wake_monitor()
+    if (self.monitor_ends_.load(acquire)) return;                 // pairs with shut_down()
+    const os::nanos now = os::now();
+    const bool any_call = self.look_at_calls(now);
+    const slice_view slices = self.look_at_slices(now);
+    if (debugging().schedtrace != 0 && now >= next_trace) {
+      self.print_trace_line(now);
+      next_trace = now + debugging().schedtrace;
+    }
+    if (now >= next_cpu_check) {
+      self.follow_cpus();
+      next_cpu_check = now + k_cpu_check;
+    }
+    if (any_call) {
+      quiet = 0;
+      watch = std::min(watch * 2, k_longest_watch);
+    } else {
+      watch = k_shortest_watch;
+      if (quiet < k_quiet_looks) ++quiet;
+    }
+    const bool watches = quiet < k_quiet_looks;
+    self.monitor_watches_.store(watches, relaxed);  // relaxed: the fence below orders it
+    if (!watches) {
+      // Who enters a call now sees that nobody watches, or is seen by this look.
+      os::heavy_fence();
+      if (self.look_at_calls(now)) {
+        quiet = 0;
+        continue;
+      }
+    }
+    os::nanos until = next_trace;
+    if (watches) {
+      until = std::min(until, now + watch);
+    }
+    // A slice is over when it was seen to begin so long ago; looking four times in one keeps the
+    // error small.
+    if (slices == slice_view::somebody_waits) {
+      until = std::min(until, now + self.settings.time_slice.count() / 4);
+    } else if (slices == slice_view::busy) {
+      until = std::min(until, now + self.settings.time_slice.count());
+    }
+    if (self.follows_cpus_.load(relaxed)) until = std::min(until, next_cpu_check);  // a setting
+    os::futex_wait(self.monitor_word_, seen, until);
+  }
+}
+
+// Is there somebody who could use a P that waits beside a thread in a call?
+bool scheduler::is_wanted_locked(const P& p, os::nanos in_call_for) const {
+  if (!p.queue.empty() || global_.length() != 0) return true;
+  // relaxed: counts only. Nobody spins and no P is spare: new work would find nobody.
+  if (idle_count_.load(relaxed) + spinning_.load(relaxed) == 0) return true;
+  return in_call_for >= k_unwanted_call;
+}
+
+// True: some M is in a blocking call and has its P beside it.
+bool scheduler::look_at_calls(os::nanos now) {
+  bool any = false;
+  const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
+  for (int i = 0; i < count; ++i) {
+    P* const p = ps_[i];
+    P* taken = nullptr;
+    {
+      // An M does not end while its P points to it and the lock is held.
+      const os::lock_guard hold(lock_);
+      M* const m = p->m.load(acquire);  // pairs with acquire_p()
+      if (m == nullptr) continue;
+      P* beside = m->call_p.load(acquire);  // pairs with enter_syscall()
+      if (beside != p) continue;
+      any = true;
+      const std::uint64_t call = m->calls.load(relaxed);  // relaxed: a number to compare
+      if (p->watched.calls != call) {
+        p->watched.calls = call;
+        p->watched.call_since = now;
+        continue;
+      }
+      if (!is_wanted_locked(*p, now - p->watched.call_since)) continue;
+      // acquire: the P is ours with all its M did; release: its M sees that it is gone.
+      if (!m->call_p.compare_exchange_strong(beside, nullptr, acq_rel, relaxed)) continue;
+      p->m.store(nullptr, release);  // pairs with acquire loads of the monitor
+      ++retakes_;
+      taken = p;
+    }
+    hand_off_p(taken);
+  }
+  return any;
+}
+
+scheduler::slice_view scheduler::look_at_slices(os::nanos now) {
+  slice_view view = slice_view::idle;
+  const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
+  for (int i = 0; i < count; ++i) {
+    P* const p = ps_[i];
+    const os::lock_guard hold(lock_);
+    M* const m = p->m.load(acquire);  // pairs with acquire_p()
+    if (m == nullptr) continue;
+    const bool somebody_waits = !p->queue.empty() || global_.length() != 0;
+    if (somebody_waits) view = slice_view::somebody_waits;
+    if (view == slice_view::idle) view = slice_view::busy;
+    const std::uint64_t slices = p->slices.read();
+    if (p->watched.slices != slices) {
+      p->watched.slices = slices;
+      p->watched.slice_since = now;
+    } else if (somebody_waits && !debugging().nopreempt &&
+               now - p->watched.slice_since >= settings.time_slice.count()) {
+      m->yield_requested.store(true, relaxed);  // relaxed: a hint, seen at some gate
+    }
+  }
+  return view;
+}
+
+void scheduler::follow_cpus() {
+  if (!follows_cpus_.load(relaxed)) return;  // relaxed: a setting
+  const int usable = os::usable_cpus(quota_files_);
+  if (usable != procs()) resize(usable);
+}
+
+}  // namespace magpie::rt

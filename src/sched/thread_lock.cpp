@@ -1,0 +1,41 @@
+// thread_lock.cpp: a goroutine that stays on its thread, and a thread that runs nobody else.
+//
+// Comes from: thread_lock's constructor. While it lasts the goroutine (G) and the thread (M)
+// belong to each other:
+//
+//   - G stops: M gives its P away and sleeps, instead of looking for other work.
+//   - Somebody else finds G runnable: it gives its own P to M, wakes it, and looks for another.
+//   - G ends: M ends with it. What G did to the thread (mask, namespace, affinity) goes, too: new
+//     threads are made by the spawner, which nobody can spoil.
+
+#include "sched/local.h"
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+
+// M's own stack only, after its goroutine has stopped: sleeps until that one's turn comes.
+void scheduler::wait_for_locked_turn(M& m) {
+  if (m.p != nullptr) hand_off_p(release_p(m));
+  {
+    const os::lock_guard hold(lock_);
+    ++locked_sleepers_;
+    if (nobody_can_move_locked()) report_deadlock_locked();
+  }
+  m.wake.wait();
+  m.wake.clear();
+  {
+    const os::lock_guard hold(lock_);
+    --locked_sleepers_;
+  }
+  acquire_p(m, m.handed_p);
+}
+
+// `g` was found by m but belongs to another thread: that one gets the P.
+void scheduler::hand_p_to_locked(M& m, G* g) {
+  M* const owner = g->extra->locked_to;
+  if (m.spinning) stop_spinning(m);
+  owner->handed_p = release_p(m);
+  owner->wake.wake();
+}
+
+}  // namespace magpie::rt
