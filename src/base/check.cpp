@@ -39,6 +39,7 @@ fatal_report::fatal_report(const char* kind) noexcept {
 
 void fatal_report::end() noexcept {
   text_ << '\n';
+  text_.flush();  // the context may fail too, and what happened first matters most
   // acquire pairs with the release in set_report_context: what it set up before is visible.
   if (report_context context = g_report_context.load(acquire)) context(text_);
   text_.flush();

@@ -40,6 +40,7 @@ class printer {
     return *this << std::string_view(text ? text : "(null)");
   }
   printer& operator<<(char c) { return *this << std::string_view(&c, 1); }
+  printer& operator<<(bool) = delete;  // would be a char otherwise, as would a double
   printer& operator<<(hex number);
   printer& operator<<(const void* address) {
     return *this << hex{reinterpret_cast<std::uintptr_t>(address)};

@@ -15,7 +15,7 @@ extern const int k_segmentation_fault;
 // What a handler may want to know, read out of the kernel's structures.
 struct signal_event {
   int number;           // SIGSEGV, ...
-  bool from_kernel;     // raised by what the thread did, not sent by kill() and the like
+  bool from_kernel;     // a fault of the thread's own, not sent by kill(), a timer and the like
   const void* address;  // the faulting one, for SIGSEGV and SIGBUS from the kernel
   std::uintptr_t program_counter;
   std::uintptr_t stack_pointer;

@@ -21,16 +21,24 @@ namespace {
 struct slot {
   atomic<signal_handler> ours{nullptr};
   struct sigaction earlier {};  // written before the handler is installed, constant after
+  atomic<bool> used_up{false};  // `earlier` wanted one signal only (SA_RESETHAND) and had it
 };
 
 slot g_slots[NSIG];
 constinit lock g_install_lock{lock_rank::leaf};
 
+// Comes again when the handler returns, because the instruction is then run again. Other signals
+// of the kernel's own (timers, the terminal, breakpoints) do not, and are as good as sent.
+bool is_repeated_fault(int number, const siginfo_t& info) {
+  return info.si_code > 0 &&
+         (number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL);
+}
+
 signal_event describe(int number, siginfo_t* info, void* context) {
   const mcontext_t& machine = static_cast<ucontext_t*>(context)->uc_mcontext;
   signal_event event{};
   event.number = number;
-  event.from_kernel = info->si_code > 0;
+  event.from_kernel = is_repeated_fault(number, *info);
   event.address = event.from_kernel ? info->si_addr : nullptr;
 #if defined(__x86_64__)
   event.program_counter = static_cast<std::uintptr_t>(machine.gregs[REG_RIP]);
@@ -58,16 +66,17 @@ bool ignored_by_default(int number) {
   return number == SIGCHLD || number == SIGURG || number == SIGWINCH || number == SIGCONT;
 }
 
+bool is_function(const struct sigaction& action) {
+  return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN;
+}
+
 // The thread's mask during an earlier handler is what the kernel would have made it.
 void call_earlier(const struct sigaction& earlier, const signal_event& event) {
+  sigset_t mask = static_cast<const ucontext_t*>(event.raw_context)->uc_sigmask;
+  sigorset(&mask, &mask, &earlier.sa_mask);
+  if ((earlier.sa_flags & SA_NODEFER) == 0) sigaddset(&mask, event.number);
   sigset_t before;
-  pthread_sigmask(SIG_BLOCK, &earlier.sa_mask, &before);
-  if ((earlier.sa_flags & SA_NODEFER) != 0) {
-    sigset_t itself;
-    sigemptyset(&itself);
-    sigaddset(&itself, event.number);
-    pthread_sigmask(SIG_UNBLOCK, &itself, nullptr);
-  }
+  pthread_sigmask(SIG_SETMASK, &mask, &before);
   if ((earlier.sa_flags & SA_SIGINFO) != 0) {
     earlier.sa_sigaction(event.number, static_cast<siginfo_t*>(event.raw_info), event.raw_context);
   } else {
@@ -90,13 +99,16 @@ void take_default_action(const signal_event& event) {
 const int k_segmentation_fault = SIGSEGV;
 
 void signal_event::pass_on() const {
-  const struct sigaction& earlier = g_slots[number].earlier;
-  const bool is_function = earlier.sa_handler != SIG_DFL && earlier.sa_handler != SIG_IGN;
-  if (is_function) {
-    call_earlier(earlier, *this);
-  } else if (earlier.sa_handler == SIG_DFL || from_kernel) {
-    take_default_action(*this);  // a fault cannot be ignored, the kernel says
+  slot& slot = g_slots[number];
+  const struct sigaction& earlier = slot.earlier;
+  if (!is_function(earlier)) {
+    if (earlier.sa_handler == SIG_IGN && !from_kernel) return;
+    return take_default_action(*this);  // a fault cannot be ignored, the kernel says
   }
+  const bool once = (earlier.sa_flags & static_cast<int>(SA_RESETHAND)) != 0;
+  // relaxed: the flag only picks who is first.
+  if (once && slot.used_up.exchange(true, relaxed)) return take_default_action(*this);
+  call_earlier(earlier, *this);
 }
 
 error install_signal_handler(int number, signal_handler handler) {
@@ -120,8 +132,8 @@ error install_signal_handler(int number, signal_handler handler) {
 }
 
 bool has_earlier_handler(int number) {
-  const auto earlier = g_slots[number].earlier.sa_handler;
-  return earlier != SIG_DFL && earlier != SIG_IGN;
+  const slot& slot = g_slots[number];
+  return is_function(slot.earlier) && !slot.used_up.load(relaxed);  // relaxed: a flag of its own
 }
 
 alternate_stack::alternate_stack() {
