@@ -128,6 +128,9 @@ TEST(Thread, StartsWithAllSignalsBlockedButFaults) {
   }
   for (const int closed : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM,
                            SIGCHLD, SIGPROF, SIGURG, SIGWINCH, SIGIO, SIGRTMIN, SIGRTMAX}) {
+#ifdef MAGPIE_EMULATOR
+    if (closed == SIGRTMAX) continue;  // the emulator keeps one signal for itself
+#endif
     EXPECT_TRUE(blocked[static_cast<std::size_t>(closed)]) << strsignal(closed);
   }
 }
