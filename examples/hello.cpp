@@ -1,12 +1,16 @@
-// What magpie sees of this machine.
+// A thousand goroutines, and the sum of what they found.
 #include <magpie/magpie.h>
 
 #include <iostream>
+#include <vector>
 
 int main() {
-  const magpie::time_point start = magpie::clock::now();
-  std::cout << "magpie " << magpie::version() << '\n';
-  std::cout << "CPUs this process may use: " << magpie::cpu_count() << '\n';
-  const magpie::duration took = magpie::clock::now() - start;
-  std::cout << "found out in " << took.count() << " ns\n";
+  const long sum = magpie::run([] {
+    std::vector<magpie::future<long>> parts;
+    for (long i = 1; i <= 1000; ++i) parts.push_back(magpie::async([i] { return i * i; }));
+    long total = 0;
+    for (auto& part : parts) total += part.get();
+    return total;
+  });
+  std::cout << "1 + 4 + 9 + ... + 1000000 = " << sum << '\n';
 }

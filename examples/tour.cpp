@@ -1,28 +1,20 @@
-// A walk through what magpie is made of, with numbers from this machine.
+// A walk through what magpie does, with numbers from this machine and the scheduler's own counters.
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <magpie/magpie.h>
-
-#include "fiber/fault.h"
-#include "fiber/fiber.h"
-#include "fiber/stack_pool.h"
-#include "os/clock.h"
-#include "os/memory.h"
-#include "os/signal.h"
-
-// The stations so far are below the public API: the tour looks at the runtime's inside.
-using namespace magpie::rt;
 
 namespace {
 
@@ -38,183 +30,197 @@ class stopwatch {
 
 void station(const char* title) { std::printf("\n== %s\n", title); }
 
-// A line "Name:   1234 kB" of a file of /proc, in MiB.
-double line_mib(const char* path, const char* name) {
-  std::FILE* const file = std::fopen(path, "r");
-  if (file == nullptr) return 0;
-  char line[256];
-  long kib = 0;
-  while (std::fgets(line, sizeof line, file) != nullptr) {
-    if (std::strncmp(line, name, std::strlen(name)) == 0) {
-      kib = std::strtol(line + std::strlen(name) + 1, nullptr, 10);
-    }
-  }
-  std::fclose(file);
-  return static_cast<double>(kib) / 1024;
-}
+magpie::stats counters() { return magpie::runtime::current().read_stats(); }
 
-double status_mib(const char* name) { return line_mib("/proc/self/status", name); }
+// ---- spawn ----------------------------------------------------------------------------------
 
-// The number in a file of one; `otherwise` when there is none.
-double number_in(const char* path, double otherwise) {
-  std::FILE* const file = std::fopen(path, "r");
-  if (file == nullptr) return otherwise;
-  double number = 0;
-  if (std::fscanf(file, "%lf", &number) != 1) number = otherwise;  // "max"
-  std::fclose(file);
-  return number;
-}
-
-// What may still be taken, of this machine's memory and of a container's share.
-double gib_left() {
-  const double machine = line_mib("/proc/meminfo", "MemAvailable") / 1024;
-  const double limit = number_in("/sys/fs/cgroup/memory.max", 1e18);
-  const double taken = number_in("/sys/fs/cgroup/memory.current", 0);
-  return std::max(0.0, std::min(machine, (limit - taken) / (1 << 30)));
-}
-
-// ---- a fiber that hands the ball back -------------------------------------------------------
-
-struct ball_game {
-  fiber here;
-  fiber there;
-  long rounds = 0;
-};
-ball_game g_game;
-
-departure return_the_ball(fiber*, thread_state* thread) {
-  while (g_game.rounds > 0) {
-    --g_game.rounds;
-    thread = switch_to(g_game.there, g_game.here, thread);
-  }
-  return {&g_game.here, thread};
-}
-
-[[gnu::noinline]] void throw_the_ball(thread_state* thread) {
-  while (g_game.rounds > 0) thread = switch_to(g_game.here, g_game.there, thread);
-  switch_to(g_game.here, g_game.there, thread);  // sees that the game is over, and ends
-}
-
-void show_switch(stack_pool& pool, thread_state* thread) {
-  station("A context switch");
-  constexpr long k_rounds = 10'000'000;
-  stack* on = nullptr;
-  pool.take(class_for(256 << 10), 1, &on);
-  prepare(g_game.there, *on, return_the_ball);
-  g_game.rounds = k_rounds;
+void spawn_a_million() {
+  station("Spawn: a million goroutines");
+  constexpr long k_count = 1'000'000;
+  static std::atomic<long> ran{0};
   const stopwatch watch;
-  throw_the_ball(thread);
-  const double seconds = watch.seconds();
-  pool.give(&on, 1);
-  std::printf("   %ld times to another stack and back: %.1f ns each way.\n", k_rounds,
-              seconds / static_cast<double>(2 * k_rounds) * 1e9);
+  magpie::run([] {
+    for (long i = 0; i < k_count; ++i)
+      magpie::go([] { ran.fetch_add(1, std::memory_order_relaxed); });
+    while (ran.load() != k_count) magpie::this_goroutine::yield();
+  });
+  std::printf("   %ld started and ended in %.2f s, %.0f ns each.\n", ran.load(), watch.seconds(),
+              watch.seconds() / k_count * 1e9);
+  std::printf(
+      "   A goroutine gets its stack when it first runs, and leaves it warm for the next.\n");
 }
 
-// ---- a million stacks -----------------------------------------------------------------------
+// ---- fork and join --------------------------------------------------------------------------
 
-void show_stacks(stack_pool& pool) {
-  station("A million stacks, each with guard pages below");
-  std::size_t wanted = 1'000'000;
-  if (const double left = gib_left(); left < 6) {
-    wanted = static_cast<std::size_t>(left * 150'000);
-    std::printf("   (%.1f GiB of memory are free here: %zu stacks instead)\n", left, wanted);
-  }
-  if (sanitizer::k_thread) {
-    wanted = std::min<std::size_t>(wanted, 100'000);
-    std::printf("   (ThreadSanitizer makes each one dear: %zu stacks instead)\n", wanted);
-  }
-  std::vector<stack*> stacks(wanted);
-  const double before = status_mib("VmRSS");
+long fibonacci(int n) {
+  if (n < 2) return n;
+  auto left = magpie::async([n] { return fibonacci(n - 1); });
+  const long right = fibonacci(n - 2);
+  return left.get() + right;
+}
+
+void fork_and_join() {
+  station("Fork and join: a goroutine for every call of fibonacci(25)");
+  const auto before = counters();
   const stopwatch watch;
-  std::size_t have = 0;
-  while (have < wanted) {
-    const std::size_t got = pool.take(
-        class_for(256 << 10), std::min<std::size_t>(32, wanted - have), stacks.data() + have);
-    if (got == 0) {
-      printer() << "   stopped early: ";
-      printer out;
-      pool.explain_shortage(out);
-      out << '\n';
-      break;
-    }
-    for (std::size_t i = 0; i < got; ++i) stacks[have + i]->high[-1] = 1;
-    have += got;
-  }
-  const double resident = status_mib("VmRSS") - before;
-  std::printf("   %zu stacks of 256 KiB in %.1f s: %.0f MiB of memory, %.2f KiB each,\n", have,
-              watch.seconds(), resident, resident * 1024 / static_cast<double>(have));
-  std::printf("   %.0f MiB of page tables, %zu memory mappings (the limit here is %zu).\n",
-              status_mib("VmPTE"), os::mapping_count(), os::mapping_limit());
-  const stopwatch back;
-  pool.give(stacks.data(), have);
-  pool.trim(0);
-  std::printf("   All given back in %.1f s: %.0f MiB of memory, %.0f MiB of page tables left.\n",
-              back.seconds(), status_mib("VmRSS") - before, status_mib("VmPTE"));
+  const long result = magpie::run([] { return fibonacci(25); });
+  const auto after = counters();
+  const auto spawned = after.spawned - before.spawned;
+  std::printf("   = %ld, with %llu goroutines, %.0f ns each.\n", result,
+              static_cast<unsigned long long>(spawned),
+              watch.seconds() / static_cast<double>(spawned) * 1e9);
+  std::printf("   Whoever waits for a child that has not started runs it on its own stack.\n");
 }
 
-// ---- an overflow ----------------------------------------------------------------------------
+// ---- steal ----------------------------------------------------------------------------------
+
+long busy_work(int rounds) {
+  volatile long sum = 0;
+  for (int i = 0; i < rounds; ++i) sum = sum + i;
+  return sum;
+}
+
+void steal() {
+  station("Steal: one goroutine makes all the work, every P gets some");
+  const auto before = counters();
+  magpie::run([] {
+    std::vector<magpie::future<long>> parts;
+    for (int i = 0; i < 200; ++i) parts.push_back(magpie::async(busy_work, 400'000));
+    for (auto& part : parts) part.get();
+  });
+  const auto after = counters();
+  std::printf("   %d Ps; %llu times one took half of another's queue, %llu goroutines in all.\n",
+              after.procs, static_cast<unsigned long long>(after.steals - before.steals),
+              static_cast<unsigned long long>(after.stolen - before.stolen));
+}
+
+// ---- block ----------------------------------------------------------------------------------
+
+void block_threads() {
+  station("Block: 100 goroutines sit in read(), the others go on");
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return;
+  static std::atomic<bool> stop{false};
+  static std::atomic<long> rounds{0};
+  magpie::run([&] {
+    std::vector<magpie::future<bool>> readers;
+    for (int i = 0; i < 100; ++i) {
+      readers.push_back(magpie::async([fd = ends[0]] {
+        char byte = 0;
+        return magpie::blocking([&] { return read(fd, &byte, 1); }) == 1;
+      }));
+    }
+    auto worker = magpie::async([] {
+      while (!stop) {
+        rounds.fetch_add(1);
+        magpie::this_goroutine::yield();
+      }
+    });
+    magpie::blocking(magpie::hand_off_now,
+                     [] { std::this_thread::sleep_for(std::chrono::milliseconds(200)); });
+    const auto now = counters();
+    std::printf("   %d threads for %d Ps; meanwhile another goroutine went %ld rounds.\n",
+                now.threads, now.procs, rounds.load());
+    const std::string bytes(100, 'x');
+    if (write(ends[1], bytes.data(), bytes.size()) != 100) return;
+    int woken = 0;
+    for (auto& reader : readers) woken += reader.get() ? 1 : 0;
+    stop = true;
+    worker.get();
+    std::printf("   All %d came back when there was something to read.\n", woken);
+  });
+  close(ends[0]);
+  close(ends[1]);
+}
+
+// ---- resize ---------------------------------------------------------------------------------
+
+void resize() {
+  station("Resize: the number of Ps changes while goroutines run");
+  const int before = magpie::procs();
+  static std::atomic<long> done{0};
+  magpie::run([] {
+    for (int i = 0; i < 20'000; ++i) magpie::go([] { done.fetch_add(1); });
+    for (const int n : {1, 8, 3, 16, 2}) {
+      magpie::set_procs(n);
+      for (int i = 0; i < 100; ++i) magpie::this_goroutine::yield();
+    }
+    while (done.load() != 20'000) magpie::this_goroutine::yield();
+  });
+  magpie::set_procs(before);
+  std::printf("   1, 8, 3, 16, 2 Ps in turn, nobody stopped: all %ld goroutines ran.\n",
+              done.load());
+}
+
+// ---- errors ---------------------------------------------------------------------------------
+
+void show_exception() {
+  station("Errors: an exception comes out where somebody waits for it");
+  try {
+    magpie::run([]() -> int { throw std::runtime_error("no such bird"); });
+  } catch (const std::exception& e) {
+    std::printf("   caught: %s\n", e.what());
+  }
+}
 
 extern "C" [[gnu::noinline]] int endless(int depth) {
   volatile char frame[300] = {static_cast<char>(depth)};
   return depth < 0 ? 0 : endless(depth + 1) + frame[0];
 }
 
-departure overflow(fiber*, thread_state*) { std::exit(endless(0)); }
-
-[[gnu::noinline]] void run_into_overflow(stack_pool& pool, thread_state* thread) {
-  install_fault_reporter();
-  const os::alternate_stack for_signals;
-  stack* on = nullptr;
-  pool.take(class_for(256 << 10), 1, &on);
-  fiber here, there;
-  prepare(there, *on, overflow);
-  switch_to(here, there, thread);
-}
-
-void show_overflow(stack_pool& pool, thread_state* thread) {
-  station("A stack overflow, in a child process: said in words, not silently");
+// A process of its own, because it ends.
+void show_overflow(const char* self) {
+  station("... and a stack overflow is said in words (in a child process)");
   std::fflush(stdout);
   const pid_t child = fork();
   if (child == 0) {
     const rlimit no_core{};
     setrlimit(RLIMIT_CORE, &no_core);
-    run_into_overflow(pool, thread);
-    _exit(1);
+    execl(self, self, "overflow", nullptr);
+    _exit(127);
   }
   int status = 0;
   waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) {
-    std::printf("   The child ended by signal %d (%s).\n", WTERMSIG(status),
-                strsignal(WTERMSIG(status)));
-  } else {  // a sanitizer's handler stood behind ours
-    std::printf("   The child ended with exit code %d.\n", WEXITSTATUS(status));
-  }
+}
+
+int overflow() {
+  return magpie::run([] {
+    return magpie::async([] {
+             magpie::this_goroutine::set_name("digger");
+             return endless(0);
+           })
+        .get();
+  });
+}
+
+void show_counters() {
+  station("What the scheduler counted");
+  const auto all = counters();
+  std::printf(
+      "   spawned %llu, ended %llu, parked %llu, made ready %llu\n",
+      static_cast<unsigned long long>(all.spawned), static_cast<unsigned long long>(all.finished),
+      static_cast<unsigned long long>(all.parks), static_cast<unsigned long long>(all.readies));
+  std::printf(
+      "   steals %llu of %llu attempts, Ps taken from blocked threads %llu, threads at most %d\n",
+      static_cast<unsigned long long>(all.steals),
+      static_cast<unsigned long long>(all.steal_attempts),
+      static_cast<unsigned long long>(all.retakes), all.threads_peak);
 }
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
+  if (count == 2 && std::strcmp(arguments[1], "overflow") == 0) return overflow();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  std::printf("magpie %s\n", std::string(magpie::version()).c_str());
-
-  station("This machine");
-  std::printf("   %d CPUs may be used, by affinity and cgroup quota.\n", magpie::cpu_count());
-  if (os::ticks_are_cheap()) {
-    std::printf("   Time stamps come from the processor's counter, %.3f GHz.\n",
-                static_cast<double>(os::ticks_per_second()) / 1e9);
-  } else {
-    std::printf("   The processor's counter is no clock here: time stamps come from the kernel.\n");
-  }
-  std::printf("   Guard pages: %s.\n",
-              default_guard_kind() == guard_kind::markers
-                  ? "markers in the page table, no limit"
-                  : "a mapping each, limited by vm.max_map_count (Linux before 6.13)");
-
-  stack_pool pool;
-  thread_state thread;
-  show_switch(pool, &thread);
-  show_stacks(pool);
-  show_overflow(pool, &thread);
-  std::printf("\nThat is the ground floor. The scheduler that stands on it comes next.\n");
+  std::printf("magpie %s on %d CPUs (affinity and cgroup quota)\n",
+              std::string(magpie::version()).c_str(), magpie::cpu_count());
+  spawn_a_million();
+  fork_and_join();
+  steal();
+  block_threads();
+  resize();
+  show_exception();
+  show_overflow(arguments[0]);
+  show_counters();
   return 0;
 }

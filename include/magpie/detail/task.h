@@ -71,24 +71,29 @@ void call_on_heap(void* closure) {
 
 template <class F>
 const meeting* end_inline(const void* closure) {
-  if constexpr (requires(const F& f) { { f.end() } -> std::same_as<const meeting*>; }) {
-    return std::launder(static_cast<const F*>(closure))->end();
-  } else {
-    return nullptr;
-  }
+  return std::launder(static_cast<const F*>(closure))->end();
 }
 
 template <class F>
 const meeting* end_on_heap(const void* closure) {
   F* block;
   __builtin_memcpy(&block, closure, sizeof block);
-  return end_inline<F>(block);
+  return block->end();
 }
 
 template <class F>
-inline constexpr task_type inline_task{&call_inline<F>, &end_inline<F>};
+constexpr task_type make_task_type(bool on_heap) {
+  task_type type{on_heap ? &call_on_heap<F> : &call_inline<F>, nullptr};
+  if constexpr (requires(const F& f) { { f.end() } -> std::same_as<const meeting*>; }) {
+    type.end = on_heap ? &end_on_heap<F> : &end_inline<F>;
+  }
+  return type;
+}
+
 template <class F>
-inline constexpr task_type heap_task{&call_on_heap<F>, &end_on_heap<F>};
+inline constexpr task_type inline_task = make_task_type<F>(false);
+template <class F>
+inline constexpr task_type heap_task = make_task_type<F>(true);
 
 // F is a decayed callable without parameters. Always inlined, so that the return address which
 // the library takes for the place of the spawn is the user's.
