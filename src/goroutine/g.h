@@ -61,6 +61,9 @@ struct alignas(2 * k_cache_line) G {
   std::uint8_t size_class = 0;  // of the stack it wants
   bool locked = false;          // to a thread: extra says to which
 
+  // Has not started, and somebody will wait for its end: what async() spawns.
+  bool is_fresh_child() const { return task != nullptr && task->end != nullptr; }
+
   // The only writer of `state`. Whoever calls it owns the G at that moment: its runner, its
   // waker, or the M that popped it. So the store is not a race; the check finds two owners.
   void transition(goroutine_state from, goroutine_state to) {

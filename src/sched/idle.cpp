@@ -150,9 +150,14 @@ bool scheduler::sleep_until_work(M& m) {
     if (drowsy) drowsy_.fetch_add(1, relaxed);
     const bool handed = wait_for_p(m, os::now() + (drowsy ? k_drowsy_time : k_thread_idle_limit));
     if (drowsy) drowsy_.fetch_sub(1, relaxed);  // as above
-    if (handed) return m.p != nullptr;          // null: the runtime ends
+    if (handed) {
+      // One who runs on instead of looking leaves the goroutines in run_next slots to another.
+      if (drowsy && m.p != nullptr && !m.spinning) wake_p();
+      return m.p != nullptr;  // null: the runtime ends
+    }
     if (!drowsy) {
       const os::lock_guard hold(lock_);
+      if (!idle_ms_.contains(&m)) continue;  // handed a P in the last moment
       idle_ms_.remove(&m);
       return false;
     }
@@ -243,6 +248,10 @@ P* scheduler::take_idle_p_locked() {
   if (p != nullptr) {
     // relaxed: a submitter that still sees the old number finds none under the lock.
     idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
+    if (monitor_rests_) {
+      monitor_rests_ = false;
+      wake_monitor();
+    }
   }
   return p;
 }

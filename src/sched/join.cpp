@@ -49,6 +49,7 @@ void meeting::wait() noexcept {
   if (m == nullptr) return me.wait_as_thread([&] { return me.enlist(); });
   if (!m->scheduler_.run_inline(m, this)) {
     me.g = m->current;
+    m->prefers_newest = true;
     m = m->scheduler_.park(
         m, wait_reason::future_wait,
         [](G*, void* self) { return static_cast<join_waiter*>(self)->enlist(); }, &me);
@@ -85,14 +86,10 @@ bool has_room(const stack& on) {
   G* const parent = m->current;
   stack* const on = parent->fiber.stack;
   if (parent->locked || m->exceptions->in_use() || !has_room(*on)) return false;
-  G* const child = m->p->queue.take_next();
+  G* const child = m->p->queue.take_newest_if([&](const G& g) {
+    return g.is_fresh_child() && g.task->end(g.closure) == end && g.size_class <= on->size_class;
+  });
   if (child == nullptr) return false;
-  if (child->task == nullptr || child->task->end(child->closure) != end ||
-      child->size_class > on->size_class) {
-    goroutine_queue overflow;  // stays empty: the slot is free
-    m->p->queue.push_next(child, overflow);
-    return false;
-  }
   parent->waits_for.store(wait_reason::future_wait, relaxed);  // relaxed: for dumps
   parent->transition(goroutine_state::running, goroutine_state::waiting);
   child->fiber.stack = on;

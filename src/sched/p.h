@@ -25,6 +25,10 @@ class counter {
   void add(std::uint64_t n = 1) {
     value_.store(value_.load(relaxed) + n, relaxed);  // relaxed: a statistic, nothing follows
   }
+  // The same for a reader who concludes from the number that what came before is visible.
+  void add_visibly() {
+    value_.store(value_.load(relaxed) + 1, release);  // relaxed: own; release: see the reader
+  }
   // Any thread.
   std::uint64_t read() const { return value_.load(relaxed); }  // relaxed: as above
 
@@ -57,6 +61,10 @@ struct alignas(k_cache_line) P {
   stack_cache stacks;
   std::uint64_t next_goroutine_id = 0;  // of a batch this P drew; equal to the end: draw anew
   std::uint64_t end_goroutine_id = 0;
+  struct {
+    std::uint64_t slices = 0;
+    std::uint64_t since = 0;  // ticks
+  } chain;  // the turns since `slices` changed, all through run_next; see schedule.cpp
 
   // Who holds it. Written by the holder or under the scheduler's lock; read by the monitor.
   atomic<M*> m{nullptr};

@@ -14,6 +14,20 @@ void run_queue::push_slow(G* g, goroutine_queue& overflow) {
   overflow.push_back(g);
 }
 
+G* run_queue::pop_newest() {
+  const std::uint32_t tail = tail_.load(relaxed);  // relaxed: only the owner writes it
+  if (tail == head_.load(acquire)) return nullptr;  // pairs with the release of consume()
+  const std::uint32_t newest = tail - 1;
+  tail_.store(newest, relaxed);         // ordered before the load of head_ by the fence
+  std::atomic_thread_fence(seq_cst);    // pairs with the one in grab_half()
+  std::uint32_t head = head_.load(acquire);  // pairs with the release of consume(), by thieves
+  G* const g = slots_[newest % k_size].load(relaxed);  // relaxed: the owner wrote it
+  if (static_cast<std::int32_t>(newest - head) > 0) return g;
+  // It was the last one, or is gone already. Put tail_ back, and take it from the other end.
+  tail_.store(tail, release);  // pairs with the acquire in grab_half()
+  return head == newest && consume(head, 1) ? g : nullptr;
+}
+
 void run_queue::push_all(goroutine_queue& from) {
   std::uint32_t tail = tail_.load(relaxed);        // relaxed: only the owner writes it
   const std::uint32_t head = head_.load(acquire);  // pairs with the release of consume()
@@ -32,6 +46,7 @@ void run_queue::drain_into(goroutine_queue& to) {
 std::uint32_t run_queue::grab_half(G** out) {
   std::uint32_t head = head_.load(acquire);  // pairs with the release of consume(), by others
   for (;;) {
+    std::atomic_thread_fence(seq_cst);               // pairs with the one in pop_newest()
     const std::uint32_t tail = tail_.load(acquire);  // pairs with the releases of the owner
     const std::uint32_t length = tail - head;
     const std::uint32_t half = length - length / 2;

@@ -16,7 +16,14 @@
 // compare-exchange is a release, because the thief's reads of the slots must not sink below it;
 // the owner's acquire load of head_ before it reuses a slot is the other half.
 //
-// None of these is a full barrier. The wake-up protocol needs one between publishing work and
+// pop_newest() takes from the owner's end, by moving tail_ back. A thief that has read the old tail_
+// takes at most half, rounded up, so it can have its eye on the newest one only if that is the
+// only one; the owner then competes for it through head_, like a thief. That argument needs the
+// owner's store of tail_ to come before its load of head_, and the thief's load of head_ before
+// that of tail_, in one order that all agree on: two seq_cst fences, in pop_newest() and
+// grab_half().
+//
+// None of the others is a full barrier. The wake-up protocol needs one between publishing work and
 // looking for sleepers; it is in wake_p(), see idle.cpp.
 #pragma once
 
@@ -79,6 +86,25 @@ class run_queue {
     }
   }
 
+  // The one pushed last, from the wrong end of the ring: for a parent that waits for the child it
+  // spawned last. Null when the ring is empty or a thief was faster.
+  G* pop_newest();
+
+  // The newest of all, in run_next or in the ring, if it is wanted; otherwise all stays as it is.
+  template <class Predicate>
+  G* take_newest_if(Predicate is_wanted) {
+    goroutine_queue overflow;  // stays empty: what is put back was just taken out
+    if (G* const next = take_next()) {
+      if (is_wanted(*next)) return next;
+      push_next(next, overflow);
+      return nullptr;
+    }
+    G* const newest = pop_newest();
+    if (newest == nullptr || is_wanted(*newest)) return newest;
+    push(newest, overflow);
+    return nullptr;
+  }
+
   // As much of `from` as fits, in order; the rest stays there.
   void push_all(goroutine_queue& from);
 
@@ -95,7 +121,8 @@ class run_queue {
   G* take_next() {
     G* next = run_next_.load(relaxed);  // relaxed: the exchange below decides
     // acquire pairs with the release in push_next(): what the spawner or waker wrote is visible.
-    if (next == nullptr || !run_next_.compare_exchange_strong(next, nullptr, acquire, relaxed)) {
+    // release: who sees the slot empty in empty() also sees what was pushed to the ring before.
+    if (next == nullptr || !run_next_.compare_exchange_strong(next, nullptr, acq_rel, relaxed)) {
       return nullptr;
     }
     return next;

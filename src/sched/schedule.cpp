@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "os/clock.h"
 #include "sched/scheduler.h"
 
 namespace magpie::rt {
@@ -13,10 +14,22 @@ namespace {
 // Every so many turns a P looks at the global queue first, or those in it could wait for ever
 // behind goroutines that keep readying each other here. Prime, so that it does not beat with
 // programs that do things in powers of two; 1.6 % of the turns pay for it. Unlike Go's, the
-// count includes turns through run_next, and on such a turn the ring goes before run_next, too.
+// count includes turns through run_next.
 constexpr std::uint64_t k_fairness_turn = 61;
 
 bool is_fairness_turn(const P& p) { return p.turns.read() % k_fairness_turn == 0; }
+
+// On such a turn the ring may go before run_next, too: when goroutines that ready each other
+// have had a whole time slice between them. The monitor ends that as well, if there is one. By
+// time and not by turns, or those with short turns would get less than those with long ones.
+bool chain_is_over(P& p, os::nanos time_slice) {
+  const std::uint64_t now = os::ticks();
+  if (p.chain.slices != p.slices.read()) {
+    p.chain = {p.slices.read(), now};
+    return false;
+  }
+  return os::ticks_to_nanos(now - p.chain.since) >= time_slice;
+}
 
 }  // namespace
 
@@ -71,6 +84,7 @@ run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {
     const os::lock_guard hold(lock_);
     if (G* const g = global_.pop()) return {g, false};
   }
+  if (!chain_is_over(*m.p, settings.time_slice.count())) return {};
   return {m.p->queue.pop_ring(), false};
 }
 
@@ -90,13 +104,24 @@ G* scheduler::take_global_batch_locked(M& m) {
   return g;
 }
 
+// First in, first out, as Go does; but after a goroutine that waits for a child, or is one that
+// has ended, the newest child goes first. A tree of goroutines that fork and join is then walked
+// depth first: a handful of them are alive at a time, on hot stacks, instead of a whole level.
+run_queue::popped scheduler::pop_local(M& m) {
+  if (std::exchange(m.prefers_newest, false)) {
+    G* const child = m.p->queue.take_newest_if([](const G& g) { return g.is_fresh_child(); });
+    if (child != nullptr) return {child, true};
+  }
+  return m.p->queue.pop();
+}
+
 // The local part of find_runnable(), for a switch that does not touch the M's own stack. On a
 // fairness turn, and when the P is to be given up, the M looks for itself. `left`: the stack of
 // a goroutine that has just ended; one that never ran and wants such a stack goes on there.
 G* scheduler::next_local(M& m, stack* left) {
   P& p = *m.p;
   if (is_fairness_turn(p) || p.retired.load(relaxed)) return nullptr;  // relaxed: see above
-  const run_queue::popped found = p.queue.pop();
+  const run_queue::popped found = pop_local(m);
   if (found.g == nullptr) return nullptr;
   if (found.g->locked) {  // the M hands its P over, on its own stack
     m.found = found;
@@ -114,7 +139,10 @@ G* scheduler::next_local(M& m, stack* left) {
 void scheduler::begin_turn(M& m, G* g, bool inherits_slice) {
   P& p = *m.p;
   p.turns.add();
-  if (!inherits_slice) p.slices.add();
+  if (!inherits_slice) {
+    p.slices.add();
+    m.yield_requested.store(false, relaxed);  // relaxed: a hint; it was meant for the last slice
+  }
   g->transition(goroutine_state::runnable, goroutine_state::running);
   if (g->fiber.stack == nullptr) bind_stack(m, g);
 }

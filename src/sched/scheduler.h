@@ -119,6 +119,7 @@ class scheduler {
   // schedule.cpp
   run_queue::popped find_runnable(M& m);
   G* next_local(M& m, stack* left = nullptr);
+  static run_queue::popped pop_local(M& m);
   void begin_turn(M& m, G* g, bool inherits_slice);
   run_queue::popped from_global_queue_for_fairness(M& m);
   run_queue::popped from_local_queue(M& m);
@@ -176,6 +177,7 @@ class scheduler {
     somebody_waits,  // ... while a goroutine waits for one
   };
   slice_view look_at_slices(os::nanos now);
+  bool rest_while_all_are_idle();
   bool is_wanted_locked(const P& p, os::nanos in_call_for) const;
   void follow_cpus();
 
@@ -242,6 +244,7 @@ class scheduler {
   std::uint64_t retakes_ = 0;
   std::size_t locked_sleepers_ = 0;  // Ms that wait for the turn of the goroutine they belong to
   bool stopping_ = false;
+  bool monitor_rests_ = false;  // every P was idle: whoever takes one wakes the monitor
   // Wishes for threads, granted by the spawner: making a thread allocates and may block, which
   // nobody who holds a P may do. One P is in at most one wish.
   thread_wish wishes_[k_most_procs];

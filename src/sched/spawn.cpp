@@ -147,7 +147,7 @@ void scheduler::bury(M* m, G* g) {
   g->fiber.stack = nullptr;
   g->locked = false;
   g->transition(goroutine_state::running, goroutine_state::dead);
-  m->p->counters.finished.add();
+  m->p->counters.finished.add_visibly();  // to live_goroutines()
   free_g(m, g);
 }
 
@@ -158,7 +158,9 @@ departure scheduler::goroutine_main(fiber*, thread_state* thread) {
   finish_switch(*m);
   for (;;) {
     G* const g = m->current;
+    const bool was_child = g->is_fresh_child();
     m = run_body(m, g);
+    m->prefers_newest = was_child;
     stack* const on = g->fiber.stack;
     scheduler& home = m->scheduler_;
     m->ends_with_goroutine = g->locked;

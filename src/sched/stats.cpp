@@ -8,9 +8,12 @@ namespace magpie::rt {
 // difference is never below the truth at the moment in between. 0 is certain.
 std::uint64_t scheduler::live_goroutines() const {
   std::uint64_t finished = 0, spawned = 0;
-  const int count = ps_made_.load(acquire);  // pairs with the release in resize()
+  int count = ps_made_.load(acquire);  // pairs with the release in resize()
   for (int i = 0; i < count; ++i) finished += ps_[i]->counters.finished.read();
-  std::atomic_thread_fence(acquire);  // keeps the two groups of loads in order
+  // With the release of each end: the beginnings that came before it are visible, too, on however
+  // many Ps there are by now.
+  std::atomic_thread_fence(acquire);
+  count = ps_made_.load(acquire);  // as above
   for (int i = 0; i < count; ++i) spawned += ps_[i]->counters.spawned.read();
   spawned += spawned_outside_.load(relaxed);  // relaxed: kept in order by the fence above
   return spawned - finished;

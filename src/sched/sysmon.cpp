@@ -80,12 +80,19 @@ void scheduler::monitor_main(void* raw) {
     // error small.
     if (slices == slice_view::somebody_waits) {
       until = std::min(until, now + self.settings.time_slice.count() / 4);
-    } else if (slices == slice_view::busy) {
+    } else if (slices == slice_view::busy || !self.rest_while_all_are_idle()) {
       until = std::min(until, now + self.settings.time_slice.count());
     }
     if (self.follows_cpus_.load(relaxed)) until = std::min(until, next_cpu_check);  // a setting
     os::futex_wait(self.monitor_word_, seen, until);
   }
+}
+
+// From now on whoever takes a P wakes the monitor. False: somebody has one.
+bool scheduler::rest_while_all_are_idle() {
+  const os::lock_guard hold(lock_);
+  monitor_rests_ = idle_ps_.size() == static_cast<std::size_t>(procs());
+  return monitor_rests_;
 }
 
 // Is there somebody who could use a P that waits beside a thread in a call?
