@@ -67,11 +67,12 @@ compilers: ## the fiber tests over compilers and flags
 	@$(SETUP) compilers
 	@JOBS=$(JOBS) tests/scripts/compilers.sh
 
-bench: ## the micro benchmarks
+bench: ## the micro benchmarks, then the same work in Go and in magpie: BENCH=--quick is shorter
 	@$(SETUP) bench
 	@$(call configure,release,-B build/bench -DMAGPIE_BENCH=ON -DMAGPIE_TESTS=OFF -DMAGPIE_EXAMPLES=OFF)
 	@$(call build,build/bench)
 	@set -e; for bench in build/bench/bench/*_bench; do $$bench; done
+	@bench/run $(BENCH)
 
 format: ## clang-format over all C++ sources
 	@$(SETUP) tidy

@@ -1,0 +1,3 @@
+module workloads
+
+go 1.23
