@@ -93,11 +93,13 @@ bool has_room(const stack& on) {
   parent->waits_for.store(wait_reason::future_wait, relaxed);  // relaxed: for dumps
   parent->transition(goroutine_state::running, goroutine_state::waiting);
   child->fiber.stack = on;
+  on->occupant = &child->fiber;
   begin_turn(*m, child, true);
   m->current = child;
   m = run_body(m, child);
   const bool ends_thread = child->locked;
   bury(m, child);
+  on->occupant = &parent->fiber;
   parent->transition(goroutine_state::waiting, goroutine_state::runnable);
   m->current = parent;
   if (ends_thread) {  // the child was locked to the thread: the parent goes on elsewhere

@@ -15,11 +15,11 @@ void run_queue::push_slow(G* g, goroutine_queue& overflow) {
 }
 
 G* run_queue::pop_newest() {
-  const std::uint32_t tail = tail_.load(relaxed);  // relaxed: only the owner writes it
+  const std::uint32_t tail = tail_.load(relaxed);   // relaxed: only the owner writes it
   if (tail == head_.load(acquire)) return nullptr;  // pairs with the release of consume()
   const std::uint32_t newest = tail - 1;
-  tail_.store(newest, relaxed);         // ordered before the load of head_ by the fence
-  std::atomic_thread_fence(seq_cst);    // pairs with the one in grab_half()
+  tail_.store(newest, relaxed);              // ordered before the load of head_ by the fence
+  std::atomic_thread_fence(seq_cst);         // pairs with the one in grab_half()
   std::uint32_t head = head_.load(acquire);  // pairs with the release of consume(), by thieves
   G* const g = slots_[newest % k_size].load(relaxed);  // relaxed: the owner wrote it
   if (static_cast<std::int32_t>(newest - head) > 0) return g;

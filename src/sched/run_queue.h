@@ -16,9 +16,9 @@
 // compare-exchange is a release, because the thief's reads of the slots must not sink below it;
 // the owner's acquire load of head_ before it reuses a slot is the other half.
 //
-// pop_newest() takes from the owner's end, by moving tail_ back. A thief that has read the old tail_
-// takes at most half, rounded up, so it can have its eye on the newest one only if that is the
-// only one; the owner then competes for it through head_, like a thief. That argument needs the
+// pop_newest() takes from the owner's end, by moving tail_ back. A thief that has read the old
+// tail_ takes at most half, rounded up, so it can have its eye on the newest one only if that is
+// the only one; the owner then competes for it through head_, like a thief. That argument needs the
 // owner's store of tail_ to come before its load of head_, and the thief's load of head_ before
 // that of tail_, in one order that all agree on: two seq_cst fences, in pop_newest() and
 // grab_half().

@@ -165,6 +165,8 @@ class scheduler {
   static void spawner_main(void* self);
   static void monitor_main(void* self);
   void request_thread_locked(P* p, bool spinning);
+  void rest_without_thread_locked(P* p, bool spinning);
+  void start_m_thread(const thread_wish& wish, int id);
   bool grant_wishes();
   void wake_spawner();
 

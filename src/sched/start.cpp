@@ -23,12 +23,16 @@ stack_pool& shared_stacks() {
   return *pool;
 }
 
+constexpr std::size_t k_thread_stack = 256 * 1024;  // an M's own: looks for work, sleeps
+
+[[noreturn]] void cannot_start(const char* name, os::error why) {
+  fatal("cannot start the thread \"", name, "\" (", os::error_name(why),
+        "): is there a limit on processes (ulimit -u, pids.max of the cgroup)?");
+}
+
 os::thread start_thread(os::thread::body body, void* argument, const char* name) {
-  auto thread = os::thread::start(body, argument, {.name = name, .stack_size = 256 * 1024});
-  if (!thread) {
-    fatal("cannot start the thread \"", name, "\" (", os::error_name(thread.error()),
-          "): is there a limit on processes (ulimit -u, pids.max of the cgroup)?");
-  }
+  auto thread = os::thread::start(body, argument, {.name = name, .stack_size = k_thread_stack});
+  if (!thread) cannot_start(name, thread.error());
   return std::move(*thread);
 }
 
@@ -54,21 +58,22 @@ scheduler::~scheduler() {
 
 // ---- Threads ----------------------------------------------------------------------------------
 
-// When the limit is reached the P rests instead, and what it had to run waits in the global
-// queue: threads come back from their calls and take both.
 void scheduler::request_thread_locked(P* p, bool spinning) {
-  if (threads_ >= settings.max_threads) {
-    goroutine_queue rest;
-    p->queue.drain_into(rest);
-    global_.push_all(rest);
-    put_idle_locked(p);
-    if (spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: counts only, see idle.cpp
-    return;
-  }
+  if (threads_ >= settings.max_threads) return rest_without_thread_locked(p, spinning);
   ++threads_;
   if (threads_ > threads_peak_) threads_peak_ = threads_;
   wishes_[wish_count_++] = {p, spinning};
   wake_spawner();
+}
+
+// There can be no more threads: the P rests, and what it had to run waits in the global queue.
+// Threads come back from their calls, or run out of work, and take both.
+void scheduler::rest_without_thread_locked(P* p, bool spinning) {
+  goroutine_queue rest;
+  p->queue.drain_into(rest);
+  global_.push_all(rest);
+  put_idle_locked(p);
+  if (spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: counts only, see idle.cpp
 }
 
 void scheduler::wake_spawner() {
@@ -109,10 +114,23 @@ bool scheduler::grant_wishes() {
       delete slot;
     }
     if (wish.p == nullptr) return !finished;
-    auto* const slot = new thread_slot{this, wish.p, wish.spinning, id, {}, nullptr};
-    slot->thread = start_thread(thread_main, slot, "magpie");
-    slot->known.wake();
+    start_m_thread(wish, id);
   }
+}
+
+void scheduler::start_m_thread(const thread_wish& wish, int id) {
+  auto* const slot = new thread_slot{this, wish.p, wish.spinning, id, {}, nullptr};
+  auto thread =
+      os::thread::start(thread_main, slot, {.name = "magpie", .stack_size = k_thread_stack});
+  if (thread) {
+    slot->thread = std::move(*thread);
+    slot->known.wake();
+    return;
+  }
+  delete slot;
+  const os::lock_guard hold(lock_);
+  if (--threads_ == 0) cannot_start("magpie", thread.error());  // nobody is left to go on
+  rest_without_thread_locked(wish.p, wish.spinning);
 }
 
 void scheduler::thread_main(void* raw) {

@@ -1,0 +1,145 @@
+// Goroutines that end the process, each in the way its argument says.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <string_view>
+
+#include <magpie/magpie.h>
+
+using namespace magpie;
+
+struct noisy {
+  ~noisy() { std::puts("unwound"); }
+};
+
+// Not in an unnamed namespace: the tests look for the names in the stack traces.
+extern "C" [[gnu::noinline]] void throw_something() {
+  const noisy n;
+  throw std::runtime_error("nobody catches this");
+}
+
+extern "C" [[gnu::noinline]] int recurse(int depth) {
+  volatile char frame[300] = {static_cast<char>(depth)};
+  return depth < 0 ? 0 : recurse(depth + 1) + frame[0];
+}
+
+extern "C" [[gnu::noinline]] void wait_for(future<void>& other) {
+  while (!other.valid()) this_goroutine::yield();
+  other.wait();
+  asm volatile("");  // keeps the call above from becoming a jump
+}
+
+namespace {
+
+void wait_for_ever() {
+  for (;;) this_goroutine::yield();
+}
+
+// Three goroutines in a circle, each waits for the next.
+void deadlock() {
+  static future<void> first, second, third;
+  runtime circle;
+  circle.run([] {
+    first = async([] {
+      this_goroutine::set_name("first");
+      wait_for(second);
+    });
+    second = async([] { wait_for(third); });
+    third = async([] { wait_for(first); });
+  });
+}
+
+void use_after_fork() {
+  run([] {
+    const pid_t child = fork();
+    if (child == 0) {
+      go([] {});
+      _exit(0);
+    }
+    int status = 0;
+    blocking([&] { waitpid(child, &status, 0); });
+    std::printf("the child ended by signal %d\n", WTERMSIG(status));
+  });
+}
+
+void exec_after_fork() {
+  run([] {
+    const pid_t child = fork();
+    if (child == 0) {
+      execl("/bin/sh", "sh", "-c", "exit 7", nullptr);
+      _exit(1);
+    }
+    int status = 0;
+    blocking([&] { waitpid(child, &status, 0); });
+    std::printf("the child ended with code %d\n", WEXITSTATUS(status));
+  });
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+  const std::string_view way = arguments[1];
+  if (way == "throw") {
+    run([] {
+      go({.name = "thrower"}, [] { throw_something(); });
+      wait_for_ever();
+    });
+  }
+  if (way == "terminate_handler") {
+    std::set_terminate([] {
+      try {
+        std::rethrow_exception(std::current_exception());
+      } catch (const std::exception& e) {
+        std::printf("the user's handler saw: %s\n", e.what());
+        std::fflush(stdout);
+      }
+      _exit(5);
+    });
+    run([] {
+      go([] { throw_something(); });
+      wait_for_ever();
+    });
+  }
+  if (way == "overflow") {
+    run([] {
+      go({.name = "digger", .stack_size = 128 * 1024}, [] { recurse(0); });
+      wait_for_ever();
+    });
+  }
+  if (way == "overflow_inline") {
+    run([] {
+      auto child = async([] {
+        this_goroutine::set_name("child");
+        return recurse(0);
+      });
+      return child.get();
+    });
+  }
+  if (way == "deadlock") deadlock();
+  if (way == "fork") use_after_fork();
+  if (way == "exec") exec_after_fork();
+  if (way == "own_runtime") {
+    auto* const mine = new runtime;
+    mine->run([&] { delete mine; });
+  }
+  if (way == "two_waiters") {
+    run([] {
+      static future<void> never = async([] { wait_for_ever(); });
+      this_goroutine::yield();
+      go([] { never.wait(); });
+      this_goroutine::yield();
+      never.wait();
+    });
+  }
+  if (way == "settings") run([] { std::printf("%d Ps\n", procs()); });
+  if (way == "trace") {
+    run([] {
+      for (int i = 0; i < 100; ++i) blocking(hand_off_now, [] { usleep(1000); });
+    });
+  }
+  return 0;
+}

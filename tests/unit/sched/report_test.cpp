@@ -1,0 +1,137 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "support/subprocess.h"
+
+namespace magpie::rt {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::program_end;
+using testing::run_program;
+
+program_end run_goroutines(const std::string& way, std::vector<std::string> settings = {}) {
+  settings.insert(settings.end(),
+                  {"ASAN_OPTIONS=handle_segv=0:handle_abort=0:detect_leaks=0",
+                   "TSAN_OPTIONS=handle_segv=0:handle_abort=0", "UBSAN_OPTIONS=handle_segv=0"});
+  return run_program("goroutines", {way}, std::move(settings));
+}
+
+TEST(Report, EscapedExceptionShowsGoroutineStackAndSpawnSiteWithNothingUnwound) {
+  const program_end end = run_goroutines("throw");
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output,
+              ContainsRegex("magpie: fatal error: an exception escaped from goroutine [0-9]+ "
+                            "\"thrower\""));
+  EXPECT_THAT(end.output, HasSubstr("in throw_something")) << "the stack as it was when thrown";
+  EXPECT_THAT(end.output, HasSubstr("created by "));
+  EXPECT_THAT(end.output, HasSubstr("nobody catches this")) << "std::terminate's own words";
+  EXPECT_THAT(end.output, Not(HasSubstr("unwound")));
+}
+
+TEST(Report, TerminateHandlerOfTheUserComesAfterTheReportWithTheException) {
+  const program_end end = run_goroutines("terminate_handler");
+  EXPECT_EQ(end.exit_code, 5) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("an exception escaped from goroutine"));
+  EXPECT_THAT(end.output, HasSubstr("the user's handler saw: nobody catches this"));
+}
+
+TEST(Report, OverflowNamesTheGoroutineAndItsStackSize) {
+  const program_end end = run_goroutines("overflow");
+  EXPECT_EQ(end.signal, SIGSEGV) << end.output;
+  EXPECT_THAT(end.output, ContainsRegex("stack overflow in goroutine [0-9]+ \"digger\": its stack "
+                                        "of 128 KiB is full"));
+}
+
+TEST(Report, OverflowOfAChildThatRunsOnItsParentsStackNamesTheChild) {
+  const program_end end = run_goroutines("overflow_inline");
+  EXPECT_EQ(end.signal, SIGSEGV) << end.output;
+  EXPECT_THAT(end.output, ContainsRegex("stack overflow in goroutine [0-9]+ \"child\""));
+}
+
+TEST(Report, DeadlockListsEveryGoroutineAndWhatItWaitsFor) {
+  const program_end end = run_goroutines("deadlock");
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("magpie: fatal error: all goroutines are asleep - deadlock!"));
+  EXPECT_THAT(end.output, ContainsRegex("goroutine [0-9]+ \"first\" \\[future wait\\]:"));
+  std::size_t waiting = 0;
+  for (std::size_t at = 0; (at = end.output.find("[future wait]", at)) != std::string::npos; ++at) {
+    ++waiting;
+  }
+  EXPECT_EQ(waiting, 3u) << end.output;
+}
+
+TEST(Report, UseOfTheRuntimeInAForkedChildIsAClearError) {
+  const program_end end = run_goroutines("fork");
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("a runtime was used in a child made by fork()"));
+  EXPECT_THAT(end.output, HasSubstr("the child ended by signal 6"));
+}
+
+TEST(Report, ForkAndExecWorks) {
+  const program_end end = run_goroutines("exec");
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("the child ended with code 7"));
+}
+
+TEST(Report, RuntimeDestroyedFromInsideIsAClearError) {
+  const program_end end = run_goroutines("own_runtime");
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("destroyed by one of its own goroutines"));
+}
+
+TEST(Report, TwoWaitersForOneFutureAreAClearError) {
+  const program_end end = run_goroutines("two_waiters");
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("wait for one future at a time"));
+}
+
+TEST(Settings, ProcsComeFromTheEnvironment) {
+  EXPECT_EQ(run_goroutines("settings", {"MAGPIE_PROCS=3"}).output, "3 Ps\n");
+}
+
+TEST(Settings, ProcsThatAreNoNumberAreAClearError) {
+  for (const char* const bad : {"MAGPIE_PROCS=0", "MAGPIE_PROCS=many", "MAGPIE_PROCS=1025"}) {
+    const program_end end = run_goroutines("settings", {bad});
+    EXPECT_EQ(end.signal, SIGABRT) << end.output;
+    EXPECT_THAT(end.output, HasSubstr(std::string(bad) + ": expected a number from 1 to 1024"));
+  }
+}
+
+TEST(Settings, UnknownDebugKeyIsAnErrorThatNamesTheKeys) {
+  for (const char* const bad : {"MAGPIE_DEBUG=foo=1", "MAGPIE_DEBUG=seed=1,bar=2",
+                                "MAGPIE_DEBUG=seed", "MAGPIE_DEBUG=seed=x"}) {
+    const program_end end = run_goroutines("settings", {bad});
+    EXPECT_EQ(end.signal, SIGABRT) << end.output;
+    EXPECT_THAT(end.output, HasSubstr("the keys are schedtrace=MS"));
+  }
+}
+
+TEST(Settings, SchedtracePrintsLinesInGosFormat) {
+  const program_end end = run_goroutines("trace", {"MAGPIE_DEBUG=schedtrace=10", "MAGPIE_PROCS=2"});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(
+      end.output,
+      ContainsRegex("SCHED [0-9]+ms: gomaxprocs=2 idleprocs=[0-9]+ threads=[0-9]+ "
+                    "spinningthreads=[0-9]+ needspinning=0 idlethreads=[0-9]+ "
+                    "runqueue=[0-9]+ \\[ [0-9]+ [0-9]+ \\] schedticks=\\[ [0-9]+ [0-9]+ \\]"));
+}
+
+TEST(Settings, ScheddetailAddsALineForEachP) {
+  const program_end end =
+      run_goroutines("trace", {"MAGPIE_DEBUG=schedtrace=10,scheddetail=1", "MAGPIE_PROCS=2"});
+  EXPECT_THAT(end.output,
+              ContainsRegex("  P1: status=[01] schedtick=[0-9]+ syscalltick=[0-9]+ m="));
+}
+
+TEST(Settings, WorksWithoutTheMonitor) {
+  const program_end end =
+      run_goroutines("settings", {"MAGPIE_DEBUG=nosysmon=1,nopreempt=1,seed=7"});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+}  // namespace
+}  // namespace magpie::rt
