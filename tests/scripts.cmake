@@ -24,6 +24,14 @@ foreach(check layers docs orders)
   magpie_python_test(scripts/${check}_test ${CMAKE_CURRENT_SOURCE_DIR}/scripts/check_${check}_test.py)
 endforeach()
 
+# The model does not depend on how the library is built.
+if(MAGPIE_SANITIZE OR CMAKE_CROSSCOMPILING)
+  magpie_skipped_test(scripts/model "not in a sanitizer or cross build")
+else()
+  magpie_python_test(scripts/model ${PROJECT_SOURCE_DIR}/tools/check_model)
+  set_tests_properties(scripts/model PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:" PROCESSORS 2)
+endif()
+
 add_test(NAME scripts/setup_test COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/scripts/setup_test.sh)
 
 # The switch under Valgrind, which is told about our stacks (src/fiber/sanitizer.h).
@@ -42,6 +50,8 @@ endif()
 # Some of what `make compilers` does, on the compilers that are here.
 if(MAGPIE_SANITIZE OR CMAKE_CROSSCOMPILING)
   magpie_skipped_test(scripts/compilers "only in a plain build")
+elseif(NOT GTest_FOUND OR BUILD_SHARED_LIBS)
+  magpie_skipped_test(scripts/compilers "needs an installed GoogleTest and a static library")
 else()
   add_test(NAME scripts/compilers
     COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/scripts/compilers.sh ${PROJECT_BINARY_DIR})

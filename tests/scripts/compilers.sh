@@ -48,18 +48,16 @@ from_cache() { sed -n "s/^$1:[A-Z]*=//p" "$short_of/CMakeCache.txt"; }
 
 # Only what the compiler's choices matter for. Compiled again only after a change.
 build_and_run_short() {  # directory, compiler, flags
-  local program=$1/switch_test flags entry gtest others
+  local program=$1/switch_test flags gtest
   mkdir -p "$1"
   if [ ! -x "$program" ] ||
      [ -n "$(find src/base src/os src/fiber tests/unit/fiber tests/support tests/scripts/compilers.sh \
                -newer "$program" -print -quit)" ]; then
     # Debug checks change the layout of some structures: as in the build the rest comes from.
     read -ra flags <<<"$3 $(if [ "$(from_cache CMAKE_BUILD_TYPE)" = Release ]; then echo -DNDEBUG; fi)"
-    entry=src/fiber/entry_$(uname -m).S
-    mapfile -t others < <(find "$short_of/CMakeFiles/magpie_objects.dir/src" -name '*.o' ! -path '*/fiber/*')
     gtest=$(from_cache GTest_DIR)
-    "$2" -std=c++20 "${flags[@]}" -Isrc -Iinclude -Itests -fcf-protection=none \
-      src/fiber/*.cpp "$entry" tests/unit/fiber/switch_test.cpp "${others[@]}" \
+    "$2" -std=c++20 "${flags[@]}" -Isrc -Iinclude -Itests src/fiber/*.cpp "src/fiber/entry_$(uname -m).S" \
+      tests/unit/fiber/switch_test.cpp "$short_of/libmagpie.a" \
       -L"${gtest%/cmake/GTest}" -lgtest -lgtest_main -ldl -pthread -o "$program" || return 1
   fi
   "$program" --gtest_brief=1
