@@ -29,7 +29,8 @@ if(MAGPIE_SANITIZE OR CMAKE_CROSSCOMPILING)
   magpie_skipped_test(scripts/model "not in a sanitizer or cross build")
 else()
   magpie_python_test(scripts/model ${PROJECT_SOURCE_DIR}/tools/check_model)
-  set_tests_properties(scripts/model PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:" PROCESSORS 2)
+  set_tests_properties(scripts/model PROPERTIES
+    SKIP_REGULAR_EXPRESSION "skipped:" PROCESSORS 2 TIMEOUT 400)
 endif()
 
 add_test(NAME scripts/setup_test COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/scripts/setup_test.sh)

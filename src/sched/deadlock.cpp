@@ -2,11 +2,14 @@
 //
 // Comes from: an M that is about to sleep, with the lock held.
 //
-// Only what is certain is reported. A plain thread that has used a runtime may wake a goroutine
-// at any time, unless it waits itself (outside.h). A thread inside a blocking call comes back and
-// may wake somebody, too.
+// Only what is certain is reported. A plain thread may wake a goroutine at any time, unless it
+// waits itself (outside.h); one that has not used a runtime so far may begin to, and so may the
+// goroutines of another runtime: as long as the process has a thread that is not known to sleep
+// here, nothing is said. A thread inside a blocking call comes back and may wake somebody, too.
 
+#include "fiber/sanitizer.h"
 #include "os/backtrace.h"
+#include "os/thread.h"
 #include "sched/arena.h"
 #include "sched/local.h"
 #include "sched/outside.h"
@@ -15,16 +18,28 @@
 
 namespace magpie::rt {
 
-bool scheduler::nobody_can_move_locked() const {
-  return all_outside_threads_wait() && wish_count_ == 0 && !stopping_ &&
-         idle_ps_.size() == static_cast<std::size_t>(procs()) &&
+bool scheduler::all_goroutines_wait_locked() const {
+  return wish_count_ == 0 && !stopping_ && idle_ps_.size() == static_cast<std::size_t>(procs()) &&
          idle_ms_.size() + locked_sleepers_ == static_cast<std::size_t>(threads_) &&
          global_.length() == 0 && live_goroutines() != 0;
 }
 
-void scheduler::check_deadlock() {
+bool scheduler::nobody_can_move_locked() const {
+  return all_goroutines_wait_locked() && all_outside_threads_wait() &&
+         os::thread_count() == threads_known_to_sleep_locked();
+}
+
+// This runtime's and those that wait for it.
+int scheduler::threads_known_to_sleep_locked() const {
+  constexpr int k_of_the_sanitizer = sanitizer::k_thread ? 1 : 0;
+  const int helpers = 1 + (monitor_.joinable() ? 1 : 0);  // the spawner, the monitor
+  return threads_ + helpers + waiting_outside_threads() + k_of_the_sanitizer;
+}
+
+bool scheduler::check_deadlock() {
   const os::lock_guard hold(lock_);
   if (nobody_can_move_locked()) report_deadlock_locked();
+  return all_goroutines_wait_locked();
 }
 
 void scheduler::report_deadlock_locked() {

@@ -40,6 +40,8 @@
 // millisecond. While somebody is drowsy nobody is woken for a run_next; for work in a ring as
 // always.
 
+#include <algorithm>
+
 #include "os/clock.h"
 #include "os/fence.h"
 #include "sched/scheduler.h"
@@ -50,7 +52,14 @@ namespace {
 // About what a sleeping thread takes to come back: measured 23 us for one on an idle processor.
 constexpr std::uint64_t k_spins_per_second = 1'000'000'000 / 20'000;
 
+// Often enough to be quicker than a wake-up; each look costs the looked-at P a cache miss.
+constexpr std::uint64_t k_looks_per_second = 1'000'000'000 / 3'000;
+
 constexpr os::nanos k_drowsy_time = 500'000;
+
+// Between two looks for a deadlock while nothing moves: from the first to the longest.
+constexpr os::nanos k_first_check = 1'000'000;
+constexpr os::nanos k_longest_check = 1'000'000'000;
 
 // A cached thread that nobody needed for so long ends.
 constexpr os::nanos k_thread_idle_limit = 10'000'000'000;
@@ -129,7 +138,9 @@ run_queue::popped scheduler::while_spinning(M& m) {
     if (G* const g = steal_work(m)) return {g, false};
     if (G* const g = steal_forgotten(m)) return {g, false};
     if (auto found = from_global_queue(m); found.g) return found;
-    for (int i = 0; i < 16; ++i) cpu_relax();
+    // Looking takes the queue's cache line from the P that works: not too often.
+    const std::uint64_t next_look = os::ticks() + os::ticks_per_second() / k_looks_per_second;
+    while (os::ticks() < next_look) cpu_relax();
   } while (os::ticks() < until);
   return {};
 }
@@ -140,20 +151,28 @@ run_queue::popped scheduler::while_spinning(M& m) {
 // not needed any more.
 bool scheduler::sleep_until_work(M& m) {
   if (!give_up_p(m)) return true;
+  os::nanos next_check = k_first_check;
   for (;;) {
     const visible_work seen = last_look();
     if (seen == visible_work::stealable && take_p_back(m)) return true;
     const bool drowsy = seen == visible_work::in_run_next_only;
-    if (seen == visible_work::none) check_deadlock();
+    // All goroutines wait and this is the last thread that falls asleep: those who could wake one
+    // from outside may fall asleep later, and then nobody else is left to notice.
+    const bool last_one = seen == visible_work::none && check_deadlock();
     // relaxed: a goroutine put into a run_next while this says drowsy is looked for below, after
     // the time is up, with a heavy fence in between.
     if (drowsy) drowsy_.fetch_add(1, relaxed);
-    const bool handed = wait_for_p(m, os::now() + (drowsy ? k_drowsy_time : k_thread_idle_limit));
+    const os::nanos limit = drowsy ? k_drowsy_time : last_one ? next_check : k_thread_idle_limit;
+    const bool handed = wait_for_p(m, os::now() + limit);
     if (drowsy) drowsy_.fetch_sub(1, relaxed);  // as above
     if (handed) {
       // One who runs on instead of looking leaves the goroutines in run_next slots to another.
       if (drowsy && m.p != nullptr && !m.spinning) wake_p();
       return m.p != nullptr;  // null: the runtime ends
+    }
+    if (last_one) {
+      next_check = std::min(2 * next_check, k_longest_check);
+      continue;
     }
     if (!drowsy) {
       const os::lock_guard hold(lock_);

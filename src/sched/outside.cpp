@@ -28,6 +28,8 @@ void note_outside_thread() {
 void outside_wait_begins() { g_waiting.fetch_add(1); }
 void outside_wait_ends() { g_waiting.fetch_sub(1); }
 
+int waiting_outside_threads() { return g_waiting.load(); }
+
 bool all_outside_threads_wait() { return g_waiting.load() == g_threads.load(); }
 
 }  // namespace magpie::rt

@@ -13,5 +13,6 @@ void outside_wait_begins();
 void outside_wait_ends();
 
 bool all_outside_threads_wait();
+int waiting_outside_threads();
 
 }  // namespace magpie::rt

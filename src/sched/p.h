@@ -63,7 +63,8 @@ struct alignas(k_cache_line) P {
   std::uint64_t end_goroutine_id = 0;
   struct {
     std::uint64_t slices = 0;
-    std::uint64_t since = 0;  // ticks
+    std::uint64_t since = 0;                // ticks
+    std::uint64_t slices_at_last_look = 0;  // at the global queue, out of turn
   } chain;  // the turns since `slices` changed, all through run_next; see schedule.cpp
 
   // Who holds it. Written by the holder or under the scheduler's lock; read by the monitor.

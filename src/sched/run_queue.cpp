@@ -4,33 +4,36 @@ namespace magpie::rt {
 
 void run_queue::push_slow(G* g, goroutine_queue& overflow) {
   G* batch[k_size / 2];
-  std::uint32_t head = head_.load(acquire);  // pairs with the release of consume(), by thieves
+  std::uint64_t seen = head_.load(acquire);  // pairs with the release of consume(), by thieves
+  const std::uint32_t head = head_in(seen);
   if (tail_.load(relaxed) - head < k_size) return push(g, overflow);  // thieves made room
   for (std::uint32_t i = 0; i < k_size / 2; ++i) {
     batch[i] = slots_[(head + i) % k_size].load(relaxed);  // relaxed: the owner wrote them
   }
-  if (!consume(head, k_size / 2)) return push(g, overflow);  // a thief was faster: there is room
+  if (!consume(seen, k_size / 2)) return push(g, overflow);  // a thief was faster: there is room
   for (G* moved : batch) overflow.push_back(moved);
   overflow.push_back(g);
 }
 
 G* run_queue::pop_newest() {
-  const std::uint32_t tail = tail_.load(relaxed);   // relaxed: only the owner writes it
-  if (tail == head_.load(acquire)) return nullptr;  // pairs with the release of consume()
+  const std::uint32_t tail = tail_.load(relaxed);  // relaxed: only the owner writes it
+  // relaxed: the addition below decides; an empty queue stays empty.
+  if (tail == head_in(head_.load(relaxed))) return nullptr;
   const std::uint32_t newest = tail - 1;
-  tail_.store(newest, relaxed);              // ordered before the load of head_ by the fence
-  std::atomic_thread_fence(seq_cst);         // pairs with the one in grab_half()
-  std::uint32_t head = head_.load(acquire);  // pairs with the release of consume(), by thieves
-  G* const g = slots_[newest % k_size].load(relaxed);  // relaxed: the owner wrote it
-  if (static_cast<std::int32_t>(newest - head) > 0) return g;
-  // It was the last one, or is gone already. Put tail_ back, and take it from the other end.
-  tail_.store(tail, release);  // pairs with the acquire in grab_half()
-  return head == newest && consume(head, 1) ? g : nullptr;
+  tail_.store(newest, release);  // as in push(): for those that were pushed before
+  // release: a thief that sees the count sees the new tail_; pairs with the acquires in
+  // grab_half(). acquire: pairs with the release of consume(), as in push().
+  const std::uint32_t head = head_in(head_.fetch_add(k_taken_back, acq_rel));
+  if (static_cast<std::int32_t>(newest - head) >= 0) {
+    return slots_[newest % k_size].load(relaxed);  // relaxed: the owner wrote it
+  }
+  tail_.store(tail, release);  // as above; thieves were faster
+  return nullptr;
 }
 
 void run_queue::push_all(goroutine_queue& from) {
-  std::uint32_t tail = tail_.load(relaxed);        // relaxed: only the owner writes it
-  const std::uint32_t head = head_.load(acquire);  // pairs with the release of consume()
+  std::uint32_t tail = tail_.load(relaxed);                 // relaxed: only the owner writes it
+  const std::uint32_t head = head_in(head_.load(acquire));  // pairs with consume()'s release
   while (!from.empty() && tail - head < k_size) {
     slots_[tail++ % k_size].store(from.pop_front(), relaxed);  // published below
   }
@@ -44,21 +47,21 @@ void run_queue::drain_into(goroutine_queue& to) {
 
 // Copies half of the ring's goroutines to `out` and takes them off. Any thread.
 std::uint32_t run_queue::grab_half(G** out) {
-  std::uint32_t head = head_.load(acquire);  // pairs with the release of consume(), by others
+  std::uint64_t seen = head_.load(acquire);  // pairs with consume() by others, and pop_newest()
   for (;;) {
-    std::atomic_thread_fence(seq_cst);               // pairs with the one in pop_newest()
+    const std::uint32_t head = head_in(seen);
     const std::uint32_t tail = tail_.load(acquire);  // pairs with the releases of the owner
     const std::uint32_t length = tail - head;
     const std::uint32_t half = length - length / 2;
     if (half == 0) return 0;
     if (half > k_size / 2) {       // head and tail are of different moments
-      head = head_.load(acquire);  // as above
+      seen = head_.load(acquire);  // as above
       continue;
     }
     for (std::uint32_t i = 0; i < half; ++i) {
       out[i] = slots_[(head + i) % k_size].load(relaxed);  // checked by the exchange below
     }
-    if (consume(head, half)) return half;
+    if (consume(seen, half)) return half;
   }
 }
 
@@ -67,7 +70,7 @@ G* run_queue::steal_half_from(run_queue& victim) {
   const std::uint32_t count = victim.grab_half(stolen);
   if (count == 0) return nullptr;
   const std::uint32_t tail = tail_.load(relaxed);  // relaxed: we are the owner of this queue
-  MAGPIE_DCHECK(tail == head_.load(relaxed), "stealing with work at home");
+  MAGPIE_DCHECK(tail == head_in(head_.load(relaxed)), "stealing with work at home");
   for (std::uint32_t i = 0; i + 1 < count; ++i) {
     slots_[(tail + i) % k_size].store(stolen[i], relaxed);  // published below
   }
@@ -79,9 +82,9 @@ bool run_queue::empty() const {
   // A goroutine kicked from run_next into the ring may be seen in neither place by two plain
   // looks; tail_ moves when that happens.
   for (;;) {
-    const std::uint32_t tail = tail_.load(acquire);  // orders the loads below after it
-    const std::uint32_t head = head_.load(acquire);  // as above
-    const G* const next = run_next_.load(acquire);   // as above
+    const std::uint32_t tail = tail_.load(acquire);           // orders the loads below after it
+    const std::uint32_t head = head_in(head_.load(acquire));  // as above
+    const G* const next = run_next_.load(acquire);            // as above
     if (tail == tail_.load(relaxed)) return head == tail && next == nullptr;  // relaxed: last look
   }
 }

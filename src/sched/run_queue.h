@@ -16,14 +16,13 @@
 // compare-exchange is a release, because the thief's reads of the slots must not sink below it;
 // the owner's acquire load of head_ before it reuses a slot is the other half.
 //
-// pop_newest() takes from the owner's end, by moving tail_ back. A thief that has read the old
-// tail_ takes at most half, rounded up, so it can have its eye on the newest one only if that is
-// the only one; the owner then competes for it through head_, like a thief. That argument needs the
-// owner's store of tail_ to come before its load of head_, and the thief's load of head_ before
-// that of tail_, in one order that all agree on: two seq_cst fences, in pop_newest() and
-// grab_half().
+// pop_newest() takes from the owner's end, by moving tail_ back. A thief may have read the old
+// tail_ and have its eye on any number of those that the owner takes back, one after the other,
+// while head_ stands still. So the word with the head also counts the times the owner did that,
+// and the count makes the compare-exchange of every thief fail that has read head_ before. A thief
+// that reads it afterwards sees the new tail_, too.
 //
-// None of the others is a full barrier. The wake-up protocol needs one between publishing work and
+// None of these is a full barrier. The wake-up protocol needs one between publishing work and
 // looking for sleepers; it is in wake_p(), see idle.cpp.
 #pragma once
 
@@ -49,8 +48,8 @@ class run_queue {
 
   // To the end of the ring. When the ring is full, half of it and `g` move to `overflow`.
   void push(G* g, goroutine_queue& overflow) {
-    const std::uint32_t tail = tail_.load(relaxed);  // relaxed: only the owner writes it
-    const std::uint32_t head = head_.load(acquire);  // pairs with the release of consume()
+    const std::uint32_t tail = tail_.load(relaxed);           // relaxed: only the owner writes it
+    const std::uint32_t head = head_in(head_.load(acquire));  // pairs with consume()'s release
     if (tail - head >= k_size) return push_slow(g, overflow);
     slots_[tail % k_size].store(g, relaxed);  // published by the next line
     tail_.store(tail + 1, release);           // pairs with the acquire in steal_half_into()
@@ -77,12 +76,12 @@ class run_queue {
   }
 
   G* pop_ring() {
-    std::uint32_t head = head_.load(acquire);  // pairs with the release of consume(), by thieves
+    std::uint64_t seen = head_.load(acquire);  // pairs with the release of consume(), by thieves
     for (;;) {
       const std::uint32_t tail = tail_.load(relaxed);  // relaxed: only the owner writes it
-      if (head == tail) return nullptr;
-      G* const g = slots_[head % k_size].load(relaxed);  // relaxed: the owner wrote it
-      if (consume(head, 1)) return g;
+      if (head_in(seen) == tail) return nullptr;
+      G* const g = slots_[head_in(seen) % k_size].load(relaxed);  // relaxed: the owner wrote it
+      if (consume(seen, 1)) return g;
     }
   }
 
@@ -138,23 +137,29 @@ class run_queue {
   // Ring only; a moment's view.
   std::uint32_t ring_length() const {
     // relaxed: two words read at different moments are a hint whatever their order.
-    const std::uint32_t head = head_.load(relaxed);
+    const std::uint32_t head = head_in(head_.load(relaxed));
     const std::uint32_t length = tail_.load(relaxed) - head;  // relaxed: as above
     return length <= k_size ? length : 0;
   }
 
  private:
-  // Moves head from `head`, if it still is there; otherwise reads it anew.
-  bool consume(std::uint32_t& head, std::uint32_t count) {
+  static constexpr std::uint64_t k_taken_back = std::uint64_t{1} << 32;
+
+  static std::uint32_t head_in(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+
+  // Moves the head from where it was `seen`, if nothing has changed; otherwise reads it anew.
+  bool consume(std::uint64_t& seen, std::uint32_t count) {
+    const std::uint64_t moved = (seen & ~(k_taken_back - 1)) | (head_in(seen) + count);
     // release: the reads of the slots before happen before the owner's reuse of them; pairs with
     // the acquire in push(). acquire on failure: the new head is used like a loaded one.
-    return head_.compare_exchange_strong(head, head + count, acq_rel, acquire);
+    return head_.compare_exchange_strong(seen, moved, acq_rel, acquire);
   }
 
   void push_slow(G* g, goroutine_queue& overflow);
   std::uint32_t grab_half(G** out);
 
-  alignas(k_cache_line) atomic<std::uint32_t> head_{0};
+  // Below: the head. Above: how often the owner took the newest one back.
+  alignas(k_cache_line) atomic<std::uint64_t> head_{0};
   atomic<std::uint32_t> tail_{0};
   atomic<G*> run_next_{nullptr};
   alignas(k_cache_line) atomic<G*> slots_[k_size];

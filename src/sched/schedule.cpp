@@ -12,20 +12,22 @@ namespace magpie::rt {
 namespace {
 
 // Every so many turns a P looks at the global queue first, or those in it could wait for ever
-// behind goroutines that keep readying each other here. Prime, so that it does not beat with
-// programs that do things in powers of two; 1.6 % of the turns pay for it. Unlike Go's, the
-// count includes turns through run_next.
+// behind those that come and go here. Prime, so that it does not beat with programs that do
+// things in powers of two; 1.6 % of the turns pay for it.
+//
+// Goroutines that ready each other through run_next share one time slice. Their turns do not
+// count, as in Go: by turns, those with short ones would get less than those with long ones. But
+// when they have had a whole slice between them, the global queue and the ring go before
+// run_next. The monitor ends such a chain as well, if there is one.
 constexpr std::uint64_t k_fairness_turn = 61;
 
 bool is_fairness_turn(const P& p) { return p.turns.read() % k_fairness_turn == 0; }
 
-// On such a turn the ring may go before run_next, too: when goroutines that ready each other
-// have had a whole time slice between them. The monitor ends that as well, if there is one. By
-// time and not by turns, or those with short turns would get less than those with long ones.
 bool chain_is_over(P& p, os::nanos time_slice) {
   const std::uint64_t now = os::ticks();
   if (p.chain.slices != p.slices.read()) {
-    p.chain = {p.slices.read(), now};
+    p.chain.slices = p.slices.read();
+    p.chain.since = now;
     return false;
   }
   return os::ticks_to_nanos(now - p.chain.since) >= time_slice;
@@ -80,12 +82,16 @@ run_queue::popped scheduler::find_runnable(M& m) {
 
 run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {
   if (!is_fairness_turn(*m.p)) return {};
+  P& p = *m.p;
+  const bool over = chain_is_over(p, settings.time_slice.count());
+  // Most of the turns since the last time were of one chain: it goes on.
+  if (!over && p.slices.read() - p.chain.slices_at_last_look < k_fairness_turn / 2) return {};
+  p.chain.slices_at_last_look = p.slices.read();
   if (global_.length() != 0) {
     const os::lock_guard hold(lock_);
     if (G* const g = global_.pop()) return {g, false};
   }
-  if (!chain_is_over(*m.p, settings.time_slice.count())) return {};
-  return {m.p->queue.pop_ring(), false};
+  return {over ? p.queue.pop_ring() : nullptr, false};
 }
 
 run_queue::popped scheduler::from_local_queue(M& m) { return m.p->queue.pop(); }

@@ -1,11 +1,12 @@
 // One runtime: its Ps, its Ms and the verbs that move goroutines. Each station of a goroutine's
 // trip is a file of its own:
 //
-//   spawn.cpp     birth and death          schedule.cpp  who runs next
-//   park.cpp      wait, wake, yield        steal.cpp     from whom to take
-//   idle.cpp      sleep and wake of Ms     syscall.cpp   blocking calls
-//   sysmon.cpp    the monitor              start.cpp     threads; start and end of a runtime
-//   resize.cpp    the number of Ps
+//   spawn.cpp     birth and death          schedule.cpp     who runs next
+//   park.cpp      wait, wake, yield        steal.cpp        from whom to take
+//   join.cpp      wait for another's end   idle.cpp         sleep and wake of Ms: the essay
+//   syscall.cpp   blocking calls           sysmon.cpp       the monitor
+//   resize.cpp    the number of Ps         start.cpp        threads; start and end of a runtime
+//   deadlock.cpp  nobody can move          thread_lock.cpp  a goroutine that stays on its thread
 #pragma once
 
 #include <cstddef>
@@ -201,8 +202,10 @@ class scheduler {
   void hand_p_to_locked(M& m, G* g);
 
   // deadlock.cpp
-  void check_deadlock();
+  bool check_deadlock();  // false: somebody can still move, in this runtime
+  bool all_goroutines_wait_locked() const;
   bool nobody_can_move_locked() const;
+  int threads_known_to_sleep_locked() const;
   [[noreturn]] void report_deadlock_locked();
   template <class Visit>
   void for_each_g_locked(Visit visit) const;

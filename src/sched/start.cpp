@@ -107,14 +107,17 @@ bool scheduler::grant_wishes() {
       }
       finished = stopping_ && threads_ == 0;
     }
+    const bool some_ended = ended != nullptr;
     while (ended != nullptr) {
       thread_slot* const slot = ended;
       ended = slot->next;
       slot->thread.join();
       delete slot;
     }
-    if (wish.p == nullptr) return !finished;
-    start_m_thread(wish, id);
+    if (wish.p != nullptr) start_m_thread(wish, id);
+    // At the limit of threads somebody's work may have waited for one to end.
+    if (some_ended && last_look() != visible_work::none) wake_p();
+    if (wish.p == nullptr && !some_ended) return !finished;
   }
 }
 
@@ -130,7 +133,12 @@ void scheduler::start_m_thread(const thread_wish& wish, int id) {
   delete slot;
   const os::lock_guard hold(lock_);
   if (--threads_ == 0) cannot_start("magpie", thread.error());  // nobody is left to go on
-  rest_without_thread_locked(wish.p, wish.spinning);
+  M* const sleeper = idle_ms_.pop_front();
+  if (sleeper == nullptr) return rest_without_thread_locked(wish.p, wish.spinning);
+  // Somebody has fallen asleep since the wish.
+  sleeper->handed_p = wish.p;
+  sleeper->handed_spinning = wish.spinning;
+  sleeper->wake.wake();
 }
 
 void scheduler::thread_main(void* raw) {

@@ -12,8 +12,6 @@
 namespace magpie::rt {
 namespace {
 
-constexpr int k_passes = 4;
-
 // All numbers below `count` once each, in an order that looks random: start anywhere and go on
 // in steps that have no divisor in common with `count`.
 class random_order {
@@ -40,20 +38,19 @@ class random_order {
 
 }  // namespace
 
-// Half of the ring of some P.
+// Half of the ring of some P. One pass: while an M spins it comes here several times, as Go's four
+// passes do without the pause in between.
 G* scheduler::steal_work(M& m) {
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   P& mine = *m.p;
-  for (int pass = 0; pass < k_passes; ++pass) {
-    for (random_order order(count, m.random); order.more();) {
-      P& victim = *ps_[order.next()];
-      if (&victim == &mine) continue;
-      mine.counters.steal_attempts.add();
-      if (G* const g = mine.queue.steal_half_from(victim.queue)) {
-        mine.counters.steals.add();
-        mine.counters.stolen.add(1 + mine.queue.ring_length());
-        return g;
-      }
+  for (random_order order(count, m.random); order.more();) {
+    P& victim = *ps_[order.next()];
+    if (&victim == &mine) continue;
+    mine.counters.steal_attempts.add();
+    if (G* const g = mine.queue.steal_half_from(victim.queue)) {
+      mine.counters.steals.add();
+      mine.counters.stolen.add(1 + mine.queue.ring_length());
+      return g;
     }
   }
   return nullptr;

@@ -1,0 +1,297 @@
+// Section C of Go's behaviours: goroutines locked to their thread. One test per row.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <atomic>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <magpie/magpie.h>
+
+#include "conformance.h"
+#include "os/thread.h"
+#include "support/baton.h"
+#include "support/process_counts.h"
+
+namespace magpie {
+namespace {
+
+using rt::os::current_thread_id;
+using rt::os::thread_id;
+using rt::testing::baton;
+
+// Locks the goroutine to its thread and never unlocks it.
+void lock_for_ever() {
+  alignas(thread_lock) unsigned char room[sizeof(thread_lock)];
+  ::new (room) thread_lock;
+}
+
+// Keeps a P busy with goroutines that come, go and move.
+class traffic {
+ public:
+  explicit traffic(runtime& r) {
+    for (int i = 0; i < 4; ++i) {
+      r.go([this] {
+        while (!stop_) {
+          async([this] { note_thread(); }).get();
+          note_thread();
+          this_goroutine::yield();
+        }
+        --left_;
+      });
+    }
+  }
+  ~traffic() {
+    stop_ = true;
+    while (left_ != 0) std::this_thread::yield();
+  }
+  bool ran_on(thread_id thread) {
+    const std::lock_guard hold(lock_);
+    return threads_.contains(thread);
+  }
+
+ private:
+  void note_thread() {
+    const std::lock_guard hold(lock_);
+    threads_.insert(current_thread_id());
+  }
+  std::atomic<bool> stop_{false};
+  std::atomic<int> left_{4};
+  std::mutex lock_;
+  std::set<thread_id> threads_;
+};
+
+TEST_P(Conformance, C02_LockOSThreadNesting) {
+  runtime r({.procs = ps()});
+  traffic others(r);
+  r.run([&] {
+    std::optional<thread_lock> outer, inner;
+    outer.emplace();
+    const thread_id mine = current_thread_id();
+    const auto stays = [&] {
+      for (int i = 0; i < 20; ++i) {
+        this_goroutine::yield();
+        EXPECT_EQ(current_thread_id(), mine);
+        async([&] { EXPECT_NE(current_thread_id(), mine) << "nobody else runs there"; }).get();
+        EXPECT_EQ(current_thread_id(), mine);
+        blocking([] {});
+        EXPECT_EQ(current_thread_id(), mine);
+        blocking(hand_off_now, [] { sched_yield(); });
+        EXPECT_EQ(current_thread_id(), mine);
+      }
+    };
+    stays();
+    inner.emplace();
+    stays();
+    inner.reset();
+    stays();  // still locked by the first
+    outer.reset();
+    this_goroutine::yield();
+  });
+}
+
+// Once unlocked the thread serves others again.
+TEST(Conformance, C02_UnlockedThreadServesOthers) {
+  runtime r({.procs = 1});
+  r.run([] {
+    std::optional<thread_lock> lock;
+    lock.emplace();
+    const thread_id mine = current_thread_id();
+    lock.reset();
+    EXPECT_EQ(async([] { return current_thread_id(); }).get(), mine);
+  });
+}
+
+TEST_P(Conformance, C02_LockedAndUnlockedGoroutinesHandABatonAround) {
+  runtime r({.procs = ps()});
+  baton there, back;
+  std::vector<int> got;
+  r.run([&] {
+    future<void> locked = async([&] {
+      const thread_lock lock;
+      const thread_id mine = current_thread_id();
+      for (int i = 0; i < 200; ++i) {
+        there.give();
+        back.take();
+        EXPECT_EQ(current_thread_id(), mine);
+      }
+    });
+    for (int i = 0; i < 200; ++i) {
+      there.take();
+      got.push_back(i);
+      back.give();
+    }
+    locked.get();
+  });
+  EXPECT_EQ(got.size(), 200u);
+}
+
+// Go's B02 to B04: a locked goroutine that yields, waits and ends locked.
+TEST_P(Conformance, B03_LockedGoroutineYieldsWaitsAndEndsLocked) {
+  runtime r({.procs = ps()});
+  for (int round = 0; round < 10; ++round) {
+    r.run([] {
+      baton sent;
+      go([&] {
+        lock_for_ever();
+        for (int i = 0; i < 10; ++i) {
+          this_goroutine::yield();
+          async([] {}).get();
+        }
+        sent.give();
+      });
+      sent.take();
+    });
+  }
+}
+
+// One P: the thread of a goroutine that ended locked ends, and nobody runs on it any more.
+TEST_P(Conformance, C03_LockOSThreadExit) {
+  runtime r({.procs = ps()});
+  for (int round = 0; round < 20; ++round) {
+    thread_id locked_thread = 0;
+    r.run([&] {
+      baton over;
+      go([&] {
+        lock_for_ever();
+        locked_thread = current_thread_id();
+        over.give();
+      });
+      over.take();
+      for (int i = 0; i < 50; ++i) {
+        EXPECT_NE(current_thread_id(), locked_thread);
+        EXPECT_NE(async([] { return current_thread_id(); }).get(), locked_thread);
+        this_goroutine::yield();
+      }
+    });
+  }
+}
+
+// A parent that waits for a child which ends locked goes on elsewhere.
+TEST_P(Conformance, C03_ChildThatEndsLockedIsJoined) {
+  runtime r({.procs = ps()});
+  r.run([] {
+    for (int i = 0; i < 50; ++i) {
+      const thread_id before = async([] {
+                                 lock_for_ever();
+                                 return current_thread_id();
+                               }).get();
+      EXPECT_NE(current_thread_id(), before);
+    }
+  });
+}
+
+TEST(Conformance, C03_StateOfTheThreadGoesWithIt) {
+  runtime r({.procs = 2});
+  const auto blocks_user_signal = [] {
+    sigset_t mask;
+    pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+    return sigismember(&mask, SIGUSR2) == 1;
+  };
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  r.run([&] {
+    const bool before = blocks_user_signal();
+    for (int i = 0; i < 20; ++i) {
+      async([&] {
+        lock_for_ever();
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, SIGUSR2);
+        pthread_sigmask(before ? SIG_UNBLOCK : SIG_BLOCK, &one, nullptr);
+        cpu_set_t first;
+        CPU_ZERO(&first);
+        for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&first) == 0; ++cpu) {
+          if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &first);
+        }
+        sched_setaffinity(0, sizeof first, &first);
+        go([] {});  // a thread may be made for this one
+        this_goroutine::yield();
+      }).get();
+    }
+    for (int i = 0; i < 200; ++i) {
+      async([&] {
+        EXPECT_EQ(blocks_user_signal(), before);
+        cpu_set_t now;
+        EXPECT_EQ(sched_getaffinity(0, sizeof now, &now), 0);
+        EXPECT_TRUE(CPU_EQUAL(&now, &all));
+        this_goroutine::yield();
+      }).get();
+    }
+  });
+}
+
+TEST_P(Conformance, C07_ManyThreadsThatEndLocked) {
+  runtime r({.procs = ps()});
+  const std::size_t descriptors = rt::testing::descriptor_count();
+  r.run([] {
+    for (int batch = 0; batch < 4; ++batch) {
+      std::vector<future<void>> all;
+      for (int i = 0; i < 50; ++i) {
+        all.push_back(async([] {
+          lock_for_ever();
+          static thread_local volatile int state = 0;  // of the thread that ends
+          EXPECT_EQ(state, 0) << "a thread that served one that ended locked";
+          state = 1;
+          this_goroutine::yield();
+          blocking([] { sched_yield(); });
+          EXPECT_EQ(state, 1);
+        }));
+      }
+      for (auto& one : all) one.get();
+    }
+  });
+  while (r.read_stats().threads > 2 * ps() + 4) std::this_thread::yield();
+  EXPECT_EQ(rt::testing::descriptor_count(), descriptors);
+}
+
+// The same where the limit of threads is reached all the time.
+TEST(Conformance, C07_ManyThreadsThatEndLockedWithinALimit) {
+  for (const int limit : {1, 2, 3}) {
+    runtime r({.procs = 2, .max_threads = limit});
+    std::atomic<int> left{100};
+    for (int i = 0; i < 100; ++i) {
+      r.go([&] {
+        lock_for_ever();
+        --left;
+      });
+    }
+    while (left != 0) std::this_thread::yield();
+    r.run([] {});
+    EXPECT_LE(r.read_stats().threads_peak, limit);
+  }
+}
+
+std::atomic<int> g_destroyed{0};
+struct of_thread {
+  bool used = false;
+  ~of_thread() {
+    if (used) ++g_destroyed;
+  }
+};
+thread_local of_thread t_local;
+
+TEST(Conformance, C09_DestructorsOfTheThreadRunWhenItEnds) {
+  g_destroyed = 0;
+  runtime r({.procs = 2});
+  r.run([] {
+    for (int i = 0; i < 10; ++i) {
+      async([] {
+        lock_for_ever();
+        t_local.used = true;
+      }).get();
+    }
+  });
+  while (g_destroyed != 10) std::this_thread::yield();
+}
+
+}  // namespace
+}  // namespace magpie

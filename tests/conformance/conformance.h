@@ -1,0 +1,14 @@
+// What the conformance tests share: a row of Go's behaviours, run with several numbers of Ps.
+#pragma once
+
+#include <gtest/gtest.h>
+
+namespace magpie {
+
+// The parameter is the number of Ps; b_scheduling_test.cpp says which.
+class Conformance : public ::testing::TestWithParam<int> {
+ protected:
+  int ps() const { return GetParam(); }
+};
+
+}  // namespace magpie

@@ -1,0 +1,64 @@
+#include "sched/global_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace magpie::rt {
+namespace {
+
+struct GlobalQueue : ::testing::Test {
+  void push(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) queue.push(&gs[i]);
+  }
+  global_queue queue;
+  std::unique_ptr<G[]> gs{new G[2000]};
+};
+
+TEST_F(GlobalQueue, IsFirstInFirstOut) {
+  EXPECT_EQ(queue.length(), 0u);
+  EXPECT_EQ(queue.pop(), nullptr);
+  push(3);
+  EXPECT_EQ(queue.length(), 3u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(queue.pop(), &gs[i]);
+  EXPECT_EQ(queue.pop(), nullptr);
+  EXPECT_EQ(queue.length(), 0u);
+}
+
+TEST_F(GlobalQueue, TakesAWholeListOver) {
+  push(1);
+  goroutine_queue list;
+  list.push_back(&gs[1]);
+  list.push_back(&gs[2]);
+  queue.push_all(list);
+  EXPECT_TRUE(list.empty());
+  EXPECT_EQ(queue.length(), 3u);
+  queue.push_all(list);
+  EXPECT_EQ(queue.length(), 3u) << "nothing more came";
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(queue.pop(), &gs[i]);
+}
+
+TEST_F(GlobalQueue, EmptyQueueGivesNoBatch) {
+  goroutine_queue more;
+  EXPECT_EQ(queue.pop_batch(4, 128, more), nullptr);
+  EXPECT_TRUE(more.empty());
+  EXPECT_EQ(queue.length(), 0u);
+}
+
+TEST_F(GlobalQueue, BatchIsAFairShareAndOneMoreButNotMoreThanAllowed) {
+  for (const std::size_t length : {1u, 2u, 3u, 4u, 7u, 8u, 100u, 255u, 1000u, 2000u}) {
+    for (const std::size_t procs : {1u, 2u, 3u, 4u, 16u, 64u, 1024u}) {
+      const std::size_t expected = std::min({std::size_t{128}, length, length / procs + 1});
+      push(length);
+      goroutine_queue more;
+      ASSERT_EQ(queue.pop_batch(procs, 128, more), &gs[0]);
+      ASSERT_EQ(more.size(), expected - 1) << length << " for " << procs;
+      ASSERT_EQ(queue.length(), length - expected);
+      for (std::size_t i = 1; i < expected; ++i) ASSERT_EQ(more.pop_front(), &gs[i]);
+      for (std::size_t i = expected; i < length; ++i) ASSERT_EQ(queue.pop(), &gs[i]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace magpie::rt
