@@ -49,7 +49,7 @@ struct future_state {
 template <class R, class F>
 class async_task {
  public:
-  async_task(future_state<R>* state, F f) : mine_(state), f_(std::move(f)) {}
+  async_task(future_state<R>* state, F&& f) : mine_(state), f_(std::move(f)) {}
   async_task(async_task&&) = default;
 
   const meeting* end() const { return &mine_.state->end; }

@@ -166,8 +166,9 @@ bool scheduler::sleep_until_work(M& m) {
     const bool handed = wait_for_p(m, os::now() + limit);
     if (drowsy) drowsy_.fetch_sub(1, relaxed);  // as above
     if (handed) {
-      // One who runs on instead of looking leaves the goroutines in run_next slots to another.
-      if (drowsy && m.p != nullptr && !m.spinning) wake_p();
+      // It saw work, or was counted as a spinner when others decided to leave theirs to it, and
+      // now runs something else: another one must look.
+      if (seen != visible_work::none && m.p != nullptr && !m.spinning) wake_p();
       return m.p != nullptr;  // null: the runtime ends
     }
     if (last_one) {

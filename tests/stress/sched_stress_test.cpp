@@ -76,7 +76,8 @@ TEST_P(SchedStress, SpawnsFromEightPlainThreads) {
     threads.emplace_back([&, t] {
       random_source random(static_cast<std::uint64_t>(t) + 1);
       for (int i = 1; i <= each; ++i) {
-        r.go([&sum, i] { sum.fetch_add(static_cast<std::uint64_t>(i), std::memory_order_relaxed); });
+        r.go(
+            [&sum, i] { sum.fetch_add(static_cast<std::uint64_t>(i), std::memory_order_relaxed); });
         if (random.below(1000) == 0) spin_for(random.below(100'000));
       }
     });
@@ -112,8 +113,8 @@ std::uint64_t sum_of_tree(std::uint64_t number, std::uint64_t size, int branches
   const std::uint64_t part = size / static_cast<std::uint64_t>(branches);
   std::vector<future<std::uint64_t>> children;
   for (int i = 0; i < branches; ++i) {
-    children.push_back(async(sum_of_tree, number + static_cast<std::uint64_t>(i) * part, part,
-                             branches));
+    children.push_back(
+        async(sum_of_tree, number + static_cast<std::uint64_t>(i) * part, part, branches));
   }
   std::uint64_t sum = 0;
   for (auto& child : children) sum += child.get();

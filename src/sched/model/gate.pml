@@ -7,9 +7,9 @@
  * can pay for a system call that makes every running thread pass a full barrier (membarrier):
  *
  *     M: enter()                         monitor: retake()
- *       locks = 1                          retake = 1
+ *       depth = 1                          retake = 1
  *       (compiler barrier)                 membarrier
- *       read retake                        read locks
+ *       read retake                        read depth
  *
  * If M reads 0, its load came before the barrier, its store too, and the monitor reads 1 and lets
  * go. If the monitor reads 0, M's load comes after the barrier and reads 1. If each missed the
@@ -23,13 +23,13 @@
  *
  * M 0's stores go through a store buffer, one slot for each variable, which empties at any
  * moment and in any order: more freedom than x86 gives and as much as aarch64 takes. A release
- * store, `locks = 0` in leave(), leaves the buffer only after the stores before it. Loads are done
+ * store, `depth = 0` in leave(), leaves the buffer only after the stores before it. Loads are done
  * in order: the load of retake is an acquire. Taking a lock and letting go of it empties the
  * buffer, and so does membarrier for all threads at once. Stores of the monitor and of M 1 are
  * done at once, as they are made under the lock or before the barrier.
  *
- * WHAT IS LEFT OUT. Nested entry (locks above 1: only the first step up looks at retake), the
- * signal handler, what M does without a P (protocol.pml: in_call).
+ * WHAT IS LEFT OUT. Nested entry (only the step from depth 0 to 1 looks at retake), the signal
+ * handler, and what M does without a P (protocol.pml: in_call).
  *
  * INVARIANTS. At most one M at a time is inside the gate with the P. No change to what belongs
  * to the P is lost. The P is in one hand, or idle, always. Whoever comes to enter() gets past it,
@@ -40,11 +40,11 @@
  */
 
 #define retake_without_barrier    1   /* neither membarrier nor fence */
-#define enter_looks_first         2   /* reads retake, then stores locks */
-#define leave_without_release     3   /* locks = 0 overtakes the stores made inside */
+#define enter_looks_first         2   /* reads retake, then stores depth */
+#define leave_without_release     3   /* depth = 0 overtakes the stores made inside */
 #define enter_trusts_first_look   4   /* slow path does not look again under the lock */
 #define abort_keeps_retake        5   /* monitor lets go, but leaves the flag up */
-#define retake_looks_first        6   /* reads locks, then stores retake */
+#define retake_looks_first        6   /* reads depth, then stores retake */
 #ifndef BUG
 #define BUG 0
 #endif
@@ -59,13 +59,13 @@
 
 /* What is in memory. */
 bool lock_taken;
-byte locks;              /* M 0's: inside the gate */
+byte depth;              /* M 0's: inside the gate */
 bool retake;             /* M 0's: a request to give up its P */
 byte word;               /* belongs to the P */
 
 /* What M 0 has stored and nobody else has seen yet. */
-byte locks_slot = EMPTY;
-bool locks_is_release;
+byte depth_slot = EMPTY;
+bool depth_is_release;
 byte word_slot = EMPTY;
 
 /* Under the lock. */
@@ -89,7 +89,7 @@ inline flush() {
     :: else
     fi;
     if
-    :: locks_slot != EMPTY -> locks = locks_slot; locks_slot = EMPTY; locks_is_release = false
+    :: depth_slot != EMPTY -> depth = depth_slot; depth_slot = EMPTY; depth_is_release = false
     :: else
     fi
   }
@@ -101,17 +101,17 @@ end:
   do
   :: d_step { word_slot != EMPTY -> word = word_slot; word_slot = EMPTY }
   :: d_step {
-       locks_slot != EMPTY && !(locks_is_release && word_slot != EMPTY) ->
-       locks = locks_slot;
-       locks_slot = EMPTY;
-       locks_is_release = false
+       depth_slot != EMPTY && !(depth_is_release && word_slot != EMPTY) ->
+       depth = depth_slot;
+       depth_slot = EMPTY;
+       depth_is_release = false
      }
   od
 }
 
 /* A later store to the same variable takes the place of the earlier one. */
-inline store_locks(value, release) {
-  d_step { locks_slot = value; locks_is_release = release }
+inline store_depth(value, release) {
+  d_step { depth_slot = value; depth_is_release = release }
 }
 
 /* Reads one's own store where there is one. */
@@ -132,9 +132,9 @@ user_code:
 enter:
 #if BUG == enter_looks_first
   asked = retake;
-  store_locks(1, false);
+  store_depth(1, false);
 #else
-  store_locks(1, false);
+  store_depth(1, false);
 #ifdef FENCE
   flush();
 #endif
@@ -160,7 +160,7 @@ enter_slow:
   :: else
   fi;
   /* Its goroutine is in the global queue now. */
-  store_locks(0, true);
+  store_depth(0, true);
   flush();
   unlock();
   goto spare;
@@ -173,9 +173,9 @@ within:
 
 leave:
 #if BUG == leave_without_release
-  store_locks(0, false);
+  store_depth(0, false);
 #else
-  store_locks(0, true);
+  store_depth(0, true);
 #endif
   goto user_code;
 
@@ -214,7 +214,7 @@ watch:
     :: else
     fi;
 #if BUG == retake_looks_first
-    seen = locks;
+    seen = depth;
     retake = true;
     flush();
 #else
@@ -222,7 +222,7 @@ watch:
 #if !defined(FENCE) && BUG != retake_without_barrier
     flush();   /* membarrier */
 #endif
-    seen = locks;
+    seen = depth;
 #endif
     if
     :: seen > 0 ->

@@ -776,7 +776,13 @@ start:
 hand_off_without_work:
   if
   :: spinning_count + idle_count > 0 -> goto let_idle
-  :: atomic { spinning_count + idle_count == 0 -> spinning_count = 1; need_spinning = false; spin = true; goto start }
+  :: atomic {
+       spinning_count + idle_count == 0 ->
+       spinning_count = 1;
+       need_spinning = false;
+       spin = true;
+       goto start
+     }
   fi;
 
 #ifndef GO
@@ -863,6 +869,7 @@ end_outside:
 /* timeout: nobody else can take a step. */
 proctype watcher() {
   timeout ->
+  assert(start_set == 0);   /* otherwise NM is too small for so many calls and hogs */
   assert(queued == 0 || idle_count == 0);
   assert(spinning_count == 0);
   assert(idle_count + hogging == NP)

@@ -22,8 +22,8 @@
 namespace magpie {
 namespace {
 
-using ::testing::HasSubstr;
 using rt::testing::baton;
+using ::testing::HasSubstr;
 
 static_assert(std::is_same_v<decltype(async([] { return 1; })), future<int>>);
 static_assert(std::is_same_v<decltype(async([] {})), future<void>>);
@@ -187,7 +187,9 @@ TEST_P(Future, MovesAndSwaps) {
 TEST_P(Future, DroppedLetsTheGoroutineGoOn) {
   as_asked([] {
     baton go_on, ended;
-    { const future<void> dropped = async([&] { go_on.take(), ended.give(); }); }
+    {
+      const future<void> dropped = async([&] { go_on.take(), ended.give(); });
+    }
     go_on.give();
     ended.take();
   });
@@ -307,9 +309,9 @@ TEST(Future, CarriesOneValueThroughAChainOfGoroutines) {
 TEST_P(Future, ACallableThatThrowsWhileSpawningLeavesNothingBehind) {
   as_asked([] {
     struct counts {
-      int* alive;
-      int* until_throw;
-      counts(int* a, int* u) : alive(a), until_throw(u) { ++*alive; }
+      std::atomic<int>* alive;  // the copies are destroyed on either side
+      std::atomic<int>* until_throw;
+      counts(std::atomic<int>* a, std::atomic<int>* u) : alive(a), until_throw(u) { ++*alive; }
       counts(const counts& other) : alive(other.alive), until_throw(other.until_throw) {
         if (--*until_throw < 0) throw std::bad_alloc();
         ++*alive;
@@ -318,8 +320,8 @@ TEST_P(Future, ACallableThatThrowsWhileSpawningLeavesNothingBehind) {
       int operator()() const { return 1; }
     };
     for (int copies = 0;; ++copies) {
-      int alive = 0;
-      int until_throw = copies;
+      std::atomic<int> alive{0};
+      std::atomic<int> until_throw{copies};
       bool thrown = false;
       {
         const counts original(&alive, &until_throw);

@@ -221,8 +221,8 @@ void spawn_all(std::index_sequence<Sizes...>) {
 
 TEST(Go, KeepsClosuresOfEverySize) {
   const auto all = [] {
-    spawn_all(std::index_sequence<1, 2, 7, 8, 16, 24, 31, 32, 33, 39, 40, 41, 47, 48, 49, 56, 63, 64,
-                                  65, 100, 128, 255, 256, 1000, 4095, 4096>());
+    spawn_all(std::index_sequence<1, 2, 7, 8, 16, 24, 31, 32, 33, 39, 40, 41, 47, 48, 49, 56, 63,
+                                  64, 65, 100, 128, 255, 256, 1000, 4095, 4096>());
   };
   all();
   run(all);
