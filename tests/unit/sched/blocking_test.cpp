@@ -255,11 +255,11 @@ TEST(Blocking, NestsWhileItLosesItsP) {
 TEST(Blocking, ShortCallsKeepTheirP) {
   runtime r({.procs = 1});
   r.run([] {
-    const thread_id thread = current_thread_id();
     int stayed = 0;
     for (int i = 0; i < 1000; ++i) {
+      const thread_id before = current_thread_id();
       blocking([] {});
-      if (current_thread_id() == thread) ++stayed;
+      if (current_thread_id() == before) ++stayed;
     }
     EXPECT_GT(stayed, 0);
   });
