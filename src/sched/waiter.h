@@ -18,17 +18,14 @@ struct waiter {
   template <class Enlist>
   void wait_as_thread(Enlist enlist) {
     check_not_forked();
-    const bool counted = current_m() == nullptr;  // not inside blocking()
-    if (counted) {
-      note_outside_thread();
-      outside_wait_begins();
-    }
-    counted_outside = counted;
-    if (enlist()) {
-      note.wait();
-    } else if (counted) {
-      outside_wait_ends();
-    }
+    counted_outside = current_m() == nullptr;  // not inside blocking()
+    const bool counted = counted_outside;      // the waker may be there before we count
+    if (counted) note_outside_thread();
+    if (!enlist()) return;
+    // Only now: one that is counted and then finds nothing to wait for would have been taken for
+    // one that sleeps. A waker that was quicker has counted it out already.
+    if (counted) outside_wait_begins();
+    note.wait();
   }
 
   // Any thread; once. Nothing of the waiter may be used afterwards.
