@@ -362,7 +362,6 @@ TEST(Go, GivesTheStackThatWasAskedFor) {
 TEST(ThisGoroutine, IdIsZeroOutsideAndUniqueInside) {
   EXPECT_EQ(this_goroutine::id(), 0u);
   EXPECT_FALSE(this_goroutine::is_goroutine());
-  runtime r({.procs = 4});
   std::mutex lock;
   std::set<std::uint64_t> seen;
   constexpr int k_each = 2000;
@@ -373,17 +372,19 @@ TEST(ThisGoroutine, IdIsZeroOutsideAndUniqueInside) {
     EXPECT_NE(id, 0u);
     EXPECT_TRUE(seen.insert(id).second) << id;
   };
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 2; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < k_each; ++i) r.go(note_id);
+  {
+    runtime r({.procs = 4});
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < k_each; ++i) r.go(note_id);
+      });
+    }
+    r.run([&] {
+      for (int i = 0; i < k_each; ++i) go(note_id);
     });
-  }
-  r.run([&] {
-    for (int i = 0; i < k_each; ++i) go(note_id);
-  });
-  for (std::thread& thread : threads) thread.join();
-  while (r.read_stats().goroutines != 0) std::this_thread::yield();
+    for (std::thread& thread : threads) thread.join();
+  }  // all of them have ended
   EXPECT_EQ(seen.size(), 3u * k_each);
 }
 
