@@ -2,6 +2,7 @@
 // where to look; Go's words where Go has them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace magpie::rt {
@@ -10,21 +11,55 @@ enum class wait_reason : std::uint8_t {
   none,
   future_wait,
   thread_cap,
-  sleep_for_ever,
+  chan_receive,
+  chan_send,
+  chan_receive_nil,
+  chan_send_nil,
+  chan_turn,
+  select,
+  select_no_cases,
+  sleep,
+  mutex_lock,
+  shared_mutex_lock,
+  shared_mutex_lock_shared,
+  condition_wait,
+  semaphore_acquire,
+  once_call,
+  wait_group_wait,
+  latch_wait,
+  barrier_wait,
+  event_wait,
+  group_limit,
+  count_,
 };
 
 constexpr const char* wait_reason_text(wait_reason reason) {
-  switch (reason) {
-    case wait_reason::none:
-      return "waiting";
-    case wait_reason::future_wait:
-      return "future wait";
-    case wait_reason::thread_cap:
-      return "thread limit";
-    case wait_reason::sleep_for_ever:
-      return "select (no cases)";
-  }
-  return "waiting";
+  constexpr const char* k_texts[] = {
+      "waiting",
+      "future wait",
+      "thread limit",
+      "chan receive",
+      "chan send",
+      "chan receive (nil chan)",
+      "chan send (nil chan)",
+      "chan turn",
+      "select",
+      "select (no cases)",
+      "sleep",
+      "sync.Mutex.Lock",
+      "sync.RWMutex.Lock",
+      "sync.RWMutex.RLock",
+      "sync.Cond.Wait",
+      "semacquire",
+      "sync.Once.Do",
+      "sync.WaitGroup.Wait",
+      "latch wait",
+      "barrier wait",
+      "event wait",
+      "group limit",
+  };
+  static_assert(sizeof k_texts / sizeof *k_texts == static_cast<std::size_t>(wait_reason::count_));
+  return k_texts[static_cast<std::size_t>(reason)];
 }
 
 }  // namespace magpie::rt

@@ -7,9 +7,7 @@
 
 #include <magpie/async.h>
 
-#include "os/note.h"
-#include "sched/gate.h"
-#include "sched/waiter.h"
+#include "sched/waiting.h"
 
 namespace magpie::detail {
 
@@ -45,22 +43,22 @@ void meeting::wait() noexcept {
   if (done()) return;
   join_waiter me;
   me.state = &state_;
-  M* m = enter();
-  if (m == nullptr) return me.wait_as_thread([&] { return me.enlist(); });
-  if (!m->scheduler_.run_inline(m, this)) {
-    me.g = m->current;
+  entry inside;
+  if (M* const m = inside.m()) {
+    if (inside.run_inline(this)) return;
     m->prefers_newest = true;
-    m = m->scheduler_.park(
-        m, wait_reason::future_wait,
-        [](G*, void* self) { return static_cast<join_waiter*>(self)->enlist(); }, &me);
   }
-  leave(m);
+  inside.block(
+      me, wait_reason::future_wait,
+      [](void* self) { return static_cast<join_waiter*>(self)->enlist(); }, &me);
 }
 
 void meeting::finish() noexcept {
   // release: what the goroutine did is visible to whoever sees the mark; acquire: the waiter.
   void* const found = state_.exchange(k_done, acq_rel);
-  if (found != nullptr) static_cast<join_waiter*>(found)->wake();
+  if (found == nullptr) return;
+  const entry inside;
+  static_cast<join_waiter*>(found)->wake(inside.m());
 }
 
 }  // namespace magpie::detail

@@ -22,7 +22,8 @@ class scheduler;
 // first thing. Until then nobody else may know that the goroutine has stopped.
 //
 // False: it does not wait after all, and becomes runnable at once.
-using park_commit = bool (*)(G*, void* argument);
+struct M;
+using park_commit = bool (*)(M&, void* argument);
 
 struct M : thread_state {
   M(scheduler& home, int number, std::uint64_t seed) : scheduler_(home), id(number), random(seed) {}

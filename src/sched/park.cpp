@@ -54,7 +54,7 @@ M* scheduler::park(M* m, wait_reason reason, park_commit commit, void* argument)
 // touched any more.
 void scheduler::finish_park(M& m) {
   G* const g = m.leaving.g;
-  if (!m.leaving.commit(g, m.leaving.argument)) m.scheduler_.ready(&m, g);
+  if (!m.leaving.commit(m, m.leaving.argument)) m.scheduler_.ready(&m, g);
 }
 
 void scheduler::ready(M* m, G* g) {

@@ -4,8 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/check.h"
-#include "sched/gate.h"
-#include "sched/waiter.h"
+#include "sched/waiting.h"
 
 namespace magpie::rt::testing {
 
@@ -24,7 +23,9 @@ class baton {
       // acq_rel: the waiter, and what the giver did before.
       if (state_.compare_exchange_strong(seen, here(), acq_rel, acquire)) break;
     }
-    if (seen != nullptr) static_cast<holder*>(seen)->wake();
+    if (seen == nullptr) return;
+    const entry inside;
+    static_cast<holder*>(seen)->wake(inside.m());
   }
 
   bool try_take() {
@@ -46,13 +47,10 @@ class baton {
   void wait() {
     holder me;
     me.state = &state_;
-    M* m = enter();
-    if (m == nullptr) return me.wait_as_thread([&] { return me.enlist(); });
-    me.g = m->current;
-    m = m->scheduler_.park(
-        m, wait_reason::future_wait,
-        [](G*, void* self) { return static_cast<holder*>(self)->enlist(); }, &me);
-    leave(m);
+    entry inside;
+    inside.block(
+        me, wait_reason::future_wait,
+        [](void* self) { return static_cast<holder*>(self)->enlist(); }, &me);
   }
 
   atomic<void*> state_{nullptr};  // null, who waits, or this: it is there

@@ -84,7 +84,9 @@ const meeting* end_on_heap(const void* closure) {
 template <class F>
 constexpr task_type make_task_type(bool on_heap) {
   task_type type{on_heap ? &call_on_heap<F> : &call_inline<F>, nullptr};
-  if constexpr (requires(const F& f) { { f.end() } -> std::same_as<const meeting*>; }) {
+  if constexpr (requires(const F& f) {
+                  { f.end() } -> std::same_as<const meeting*>;
+                }) {
     type.end = on_heap ? &end_on_heap<F> : &end_inline<F>;
   }
   return type;

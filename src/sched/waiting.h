@@ -1,0 +1,199 @@
+// How goroutines and plain threads wait in an object: what channels and locks stand on.
+//
+// The object has a lock of one word and lists of those who wait (detail/waiting.h). One who has
+// to wait puts a node on such a list, on its own stack, and blocks; the lock is released when
+// nobody can miss it any more, which for a goroutine is after its stack was left. Whoever makes
+// the wait come true takes the node off under the lock, releases the lock, and wakes.
+//
+//   const entry inside;                             inside the gate
+//   object_guard held(lock_);
+//   if (there is nothing to wait for) return;
+//   waiter me;
+//   wait_node node{me};
+//   push_back(list_, node);
+//   inside.block(me, wait_reason::..., held);       returns once somebody has woken `me`
+//
+// The one who waits may be gone as soon as it was woken: nothing of a waiter or a node may be
+// touched after wake(), and nothing of the object after its lock was released.
+//
+// Several places to wait in, or a deadline: the waiter is then `contested`. Everybody who wants to
+// wake it must win decide() first; those who lose pass it over. One who was woken takes its other
+// nodes off their lists itself, each under the lock of its object.
+//
+// Lock order: an object's lock is taken before any lock of the runtime, and no two objects' locks
+// are held together but by select, in the order of their addresses.
+#pragma once
+
+#include <magpie/detail/waiting.h>
+#include <magpie/time.h>
+
+#include <utility>
+
+#include "base/atomic.h"
+#include "os/clock.h"
+#include "os/note.h"
+#include "sched/gate.h"
+
+namespace magpie::rt {
+
+// ---- The lock of an object --------------------------------------------------------------------
+
+void lock_object_slow(detail::lock_word&);
+
+// Spins: those who hold it are inside the gate or plain threads, and do not wait for anything.
+inline void lock_object(detail::lock_word& word) {
+  // acquire pairs with the release in unlock_object().
+  if (word.value.exchange(1, acquire) != 0) [[unlikely]]
+    lock_object_slow(word);
+}
+
+inline void unlock_object(detail::lock_word& word) {
+  word.value.store(0, release);  // pairs with the acquire in lock_object()
+}
+
+class [[nodiscard]] object_guard {
+ public:
+  explicit object_guard(detail::lock_word& word) : word_(&word) { lock_object(word); }
+  ~object_guard() {
+    if (word_ != nullptr) unlock_object(*word_);
+  }
+  object_guard(const object_guard&) = delete;
+  object_guard& operator=(const object_guard&) = delete;
+
+  void unlock() {
+    unlock_object(*word_);
+    word_ = nullptr;
+  }
+  // The lock stays held; whoever it is given to releases it.
+  detail::lock_word& hand_over() { return *std::exchange(word_, nullptr); }
+
+ private:
+  detail::lock_word* word_;
+};
+
+// ---- Who waits --------------------------------------------------------------------------------
+
+struct waiter {
+  G* g = nullptr;  // null: a plain thread, which sleeps on the note
+  os::note note{};
+  bool counted_outside = false;
+  bool contested = false;                // see above; set before the first node is listed
+  atomic<const void*> decided{nullptr};  // by whom; null: by nobody yet
+
+  // For the deadlock report: what is waited in, and a place on the stack of who holds it.
+  const void* object = nullptr;
+  const void* holder = nullptr;
+
+  waiter* next_woken = nullptr;  // in a wake_list
+
+  // Whether the caller is the one who wakes it. `by`: anything but null; the woken one reads it.
+  bool decide(const void* by) {
+    if (!contested) {
+      decided.store(by, relaxed);  // relaxed: wake() publishes it
+      return true;
+    }
+    const void* nobody = nullptr;
+    // acq_rel: the winner's writes before it, and those of the waiter before it listed itself,
+    // also travel through the object's lock and wake(); this orders the race itself.
+    return decided.compare_exchange_strong(nobody, by, acq_rel, relaxed);
+  }
+
+  // By the one who decided; any thread. `m`: the caller's, as enter() gave it.
+  void wake(M* m);
+};
+
+// A waiter's place in one list.
+struct wait_node {
+  explicit wait_node(waiter& w) : who(&w) {}
+
+  wait_node* next = nullptr;
+  wait_node* previous = nullptr;
+  waiter* const who;
+  bool listed = false;
+};
+
+// ---- Lists; all under the object's lock -------------------------------------------------------
+
+void push_back(detail::wait_list&, wait_node&);
+void push_front(detail::wait_list&, wait_node&);
+void remove(detail::wait_list&, wait_node&);
+
+// The first one for whom decide(its node) was won; taken off. Those who are woken from elsewhere
+// already are taken off, too. Null: nobody waits.
+wait_node* pop_front(detail::wait_list&);
+
+// Those to wake when the object's lock has been released.
+class wake_list {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  void add(waiter& w) {
+    w.next_woken = nullptr;
+    (last_ != nullptr ? last_->next_woken : first_) = &w;
+    last_ = &w;
+  }
+  // Everybody in the list for whom decide() was won. Under the object's lock.
+  void add_all(detail::wait_list& list) {
+    while (wait_node* const node = pop_front(list)) add(*node->who);
+  }
+  // Not under any lock.
+  void wake_all(M* m);
+
+ private:
+  waiter* first_ = nullptr;
+  waiter* last_ = nullptr;
+};
+
+// ---- Blocking ---------------------------------------------------------------------------------
+
+// Inside the gate until the end of the scope.
+class [[nodiscard]] entry {
+ public:
+  entry() : m_(enter()) {}
+  ~entry() {
+    if (m_ != nullptr) leave(m_);
+  }
+  entry(const entry&) = delete;
+  entry& operator=(const entry&) = delete;
+
+  // Null on a plain thread. Changes when the caller blocks.
+  M* m() const { return m_; }
+
+  // Waits until somebody has decided about `me` and woken it. `held` is released meanwhile.
+  void block(waiter& me, wait_reason why, object_guard& held) {
+    block(me, why, release_held, &held.hand_over());
+  }
+
+  // The same, at most until the deadline; `me` is contested. False: the time is up, nobody else
+  // wakes `me` any more, and its nodes are still listed.
+  bool block_until(waiter& me, wait_reason why, object_guard& held, os::nanos deadline) {
+    return block_until(me, why, release_held, &held.hand_over(), deadline);
+  }
+
+  // See scheduler::run_inline().
+  bool run_inline(const detail::meeting* end) { return m_->scheduler_.run_inline(m_, end); }
+
+  // The general form: enlist(argument) makes the waiting known, or releases the locks under which
+  // it was made known; it may say no, and then there is nothing to wait for.
+  using enlist_function = bool (*)(void* argument);
+  void block(waiter& me, wait_reason why, enlist_function enlist, void* argument);
+  bool block_until(waiter& me, wait_reason why, enlist_function enlist, void* argument,
+                   os::nanos deadline);
+
+ private:
+  static bool release_held(void* word) {
+    unlock_object(*static_cast<detail::lock_word*>(word));
+    return true;
+  }
+
+  M* m_;
+};
+
+// A public point of time as the runtime counts it.
+inline os::nanos to_nanos(time_point t) { return t.time_since_epoch().count(); }
+
+// When a wait of `timeout` that begins now ends.
+inline os::nanos deadline_after(duration timeout) {
+  return to_nanos(detail::deadline_after(time_point(duration(os::now())), timeout));
+}
+
+}  // namespace magpie::rt
