@@ -11,6 +11,7 @@
 #include <magpie/detail/task.h>
 #include <magpie/errors.h>
 #include <magpie/export.h>
+#include <magpie/time.h>
 
 namespace magpie {
 
@@ -22,6 +23,8 @@ class MAGPIE_API meeting {
   bool done() const noexcept;
   // Blocks the goroutine, or the thread outside of one, until finish() was called.
   void wait() noexcept;
+  // At most until then; false: it has not ended.
+  bool wait_until(time_point) noexcept;
   // Once. The meeting may be gone when it returns.
   void finish() noexcept;
 
@@ -123,6 +126,16 @@ class future {
   void wait() const {
     if (state_ == nullptr) throw misuse("future: there is no result to wait for");
     state_->end.wait();
+  }
+
+  // At most so long; false: there is no result yet.
+  bool wait_for(duration timeout) const {
+    if (state_ == nullptr) throw misuse("future: there is no result to wait for");
+    return state_->end.wait_until(detail::deadline_after(clock::now(), timeout));
+  }
+  template <class Rep, class Period>
+  bool wait_for(std::chrono::duration<Rep, Period> timeout) const {
+    return wait_for(detail::to_duration(timeout));
   }
 
   // Whether get() would return at once.

@@ -11,6 +11,7 @@
 
 #include <magpie/detail/task.h>
 #include <magpie/export.h>
+#include <magpie/time.h>
 
 namespace magpie {
 
@@ -57,6 +58,15 @@ MAGPIE_API void yield();
 // Yields only if the goroutine has used up its time slice and others wait: cheap enough for
 // inner loops.
 MAGPIE_API void checkpoint();
+
+// Waits without using a thread; never returns early. Zero or less returns at once. On a plain
+// thread: sleeps the thread.
+MAGPIE_API void sleep_until(time_point);
+MAGPIE_API void sleep_for(duration);
+template <class Rep, class Period>
+void sleep_for(std::chrono::duration<Rep, Period> d) {
+  sleep_for(detail::to_duration(d));
+}
 
 // Ends the goroutine after running the destructors on its stack, as an exception would that only
 // catch (...) sees, which must rethrow it. On a plain thread: throws misuse.

@@ -20,6 +20,9 @@ int thread_count();
 // Lets another thread run on this CPU.
 void yield_thread();
 
+// The kernel lets a sleeping thread oversleep by 50 us, to wake several at once; not this one.
+void wake_calling_thread_on_time();
+
 // Sets errno of the thread the caller is on now. Not inlined: a compiler may otherwise use the
 // address it computed for another thread, before a switch.
 void set_errno(int value);

@@ -137,6 +137,9 @@ run_queue::popped scheduler::while_spinning(M& m) {
   do {
     if (G* const g = steal_work(m)) return {g, false};
     if (G* const g = steal_forgotten(m)) return {g, false};
+    if (run_timers_of_all(&m, 0)) {
+      if (auto found = from_local_queue(m); found.g) return found;
+    }
     if (auto found = from_global_queue(m); found.g) return found;
     // Looking takes the queue's cache line from the P that works: not too often.
     const std::uint64_t next_look = os::ticks() + os::ticks_per_second() / k_looks_per_second;
@@ -163,13 +166,19 @@ bool scheduler::sleep_until_work(M& m) {
     // the time is up, with a heavy fence in between.
     if (drowsy) drowsy_.fetch_add(1, relaxed);
     const os::nanos limit = drowsy ? k_drowsy_time : last_one ? next_check : k_thread_idle_limit;
-    const bool handed = wait_for_p(m, os::now() + limit);
+    const os::nanos timer = become_timekeeper(m);
+    const bool handed = wait_for_p(m, std::min(os::now() + limit, timer));
     if (drowsy) drowsy_.fetch_sub(1, relaxed);  // as above
+    const bool kept_time = timer != os::k_never && resign_as_timekeeper(m);
     if (handed) {
-      // It saw work, or was counted as a spinner when others decided to leave theirs to it, and
-      // now runs something else: another one must look.
-      if (seen != visible_work::none && m.p != nullptr && !m.spinning) wake_p();
+      // It saw work, or was counted as a spinner when others decided to leave theirs to it, or
+      // watched the timers, and now runs something else: another one must look.
+      if ((seen != visible_work::none || kept_time) && m.p != nullptr && !m.spinning) wake_p();
       return m.p != nullptr;  // null: the runtime ends
+    }
+    if (timer <= os::now()) {
+      if (take_p_back(m)) return true;
+      continue;  // no P is idle any more, and those who hold them look
     }
     if (last_one) {
       next_check = std::min(2 * next_check, k_longest_check);
@@ -198,6 +207,7 @@ bool scheduler::give_up_p(M& m) {
     idle_ms_.push_front(&m);
     if (stopping_) end_sleepers_locked();
   }
+  m.unannounced_timer = os::k_never;  // this M looks at all of them now
   if (m.spinning) {
     m.spinning = false;
     spinning_.fetch_sub(1, relaxed);  // relaxed: the heavy fence orders it. [leave]

@@ -7,6 +7,7 @@
 
 #include <magpie/async.h>
 
+#include "os/thread.h"
 #include "sched/waiting.h"
 
 namespace magpie::detail {
@@ -21,8 +22,10 @@ void* const k_done = &g_done_mark;
 // Who waits, and for what.
 struct join_waiter : waiter {
   std::atomic<void*>* state;
+  atomic<bool> let_go{false};  // by finish(), which came when the time was up
 
   // False: it has ended already.
+  static bool enlist(void* self) { return static_cast<join_waiter*>(self)->enlist(); }
   bool enlist() {
     void* found = nullptr;
     // release: the waiter is filled in when finish() finds it; acquire on failure: the end, and
@@ -48,9 +51,26 @@ void meeting::wait() noexcept {
     if (inside.run_inline(this)) return;
     m->prefers_newest = true;
   }
-  inside.block(
-      me, wait_reason::future_wait,
-      [](void* self) { return static_cast<join_waiter*>(self)->enlist(); }, &me);
+  inside.block(me, wait_reason::future_wait, join_waiter::enlist, &me);
+}
+
+bool meeting::wait_until(time_point deadline) noexcept {
+  if (done()) return true;
+  entry inside;
+  if (to_nanos(deadline) <= os::now()) return false;
+  join_waiter me;
+  me.state = &state_;
+  me.contested = true;
+  if (inside.block_until(me, wait_reason::future_wait, join_waiter::enlist, &me,
+                         to_nanos(deadline))) {
+    return true;
+  }
+  void* mine = &me;
+  // release: whoever waits next finds an empty place; acquire on failure: as in enlist().
+  if (state_.compare_exchange_strong(mine, nullptr, release, acquire)) return false;
+  // finish() has found it, and finds out now that it is too late to wake it.
+  while (!me.let_go.load(acquire)) os::yield_thread();  // pairs with finish()
+  return true;
 }
 
 void meeting::finish() noexcept {
@@ -58,7 +78,12 @@ void meeting::finish() noexcept {
   void* const found = state_.exchange(k_done, acq_rel);
   if (found == nullptr) return;
   const entry inside;
-  static_cast<join_waiter*>(found)->wake(inside.m());
+  auto& waits = *static_cast<join_waiter*>(found);
+  if (waits.decide(this)) {
+    waits.wake(inside.m());
+  } else {
+    waits.let_go.store(true, release);  // pairs with wait_until(); it may be gone now
+  }
 }
 
 }  // namespace magpie::detail

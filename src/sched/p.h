@@ -13,6 +13,7 @@
 #include "goroutine/g.h"
 #include "os/clock.h"
 #include "sched/run_queue.h"
+#include "timer/timer_heap.h"
 
 namespace magpie::rt {
 
@@ -56,6 +57,9 @@ struct alignas(k_cache_line) P {
   counter slices;
   p_counters counters;
 
+  // Any thread. Filled by the owner, emptied by whoever finds that it is time.
+  timer_heap timers;
+
   // Owner only.
   alignas(k_cache_line) goroutine_stack free_gs;
   stack_cache stacks;
@@ -66,6 +70,11 @@ struct alignas(k_cache_line) P {
     std::uint64_t since = 0;                // ticks
     std::uint64_t slices_at_last_look = 0;  // at the global queue, out of turn
   } chain;  // the turns since `slices` changed, all through run_next; see schedule.cpp
+
+  struct {
+    os::nanos next = 0;
+    std::uint64_t look_at = 0;  // ticks: not before that
+  } timer_watch;                // see timer_is_due()
 
   // Who holds it. Written by the holder or under the scheduler's lock; read by the monitor.
   atomic<M*> m{nullptr};

@@ -77,6 +77,21 @@ void scheduler::ready(M* m, G* g) {
   wake_p();
 }
 
+// Many at once, in their order: behind those who are runnable on this P already.
+void scheduler::ready_all(M* m, goroutine_queue& woken) {
+  const std::size_t count = woken.size();
+  if (m != nullptr) {
+    m->p->counters.readies.add(count);
+    m->p->queue.push_all(woken);
+  }
+  if (!woken.empty()) {
+    const os::lock_guard hold(lock_);
+    if (m == nullptr) readied_outside_ += count;
+    global_.push_all(woken);
+  }
+  wake_p();
+}
+
 // Into run_next. Nobody is woken for run_next alone while somebody is about to look anyway: the
 // goroutine that readied another usually waits next, and this P then runs it, long before a
 // thread would be awake. See idle.cpp for who looks after those that do not.

@@ -1,6 +1,6 @@
 // resize.cpp: the number of Ps changes while goroutines run. Nobody is stopped for it: new Ps
 // appear on the idle list, surplus ones are marked and given up by their holders at their next
-// turn, after their goroutines moved to the global queue.
+// turn, after their goroutines moved to the global queue and their timers to the first P.
 
 #include <algorithm>
 #include <new>
@@ -35,6 +35,7 @@ int scheduler::resize(int count) {
       if (i >= count && idle_ps_.contains(p)) {
         idle_ps_.remove(p);
         p->off = true;
+        ps_[0]->timers.absorb(p->timers);
       } else if (i < count && p->off) {
         p->off = false;
         idle_ps_.push_back(p);
@@ -45,6 +46,7 @@ int scheduler::resize(int count) {
     procs_.store(count, relaxed);  // as above
   }
   for (int i = before; i < count; ++i) wake_p();
+  if (count < before) announce_timer(ps_[0]->timers.next());
   return before;
 }
 
@@ -54,6 +56,7 @@ void scheduler::retire_p(M& m) {
   goroutine_queue rest;
   p->queue.drain_into(rest);
   p->stacks.drain();
+  if (p != ps_[0]) ps_[0]->timers.absorb(p->timers);
   {
     const os::lock_guard hold(lock_);
     while (G* const g = p->free_gs.pop()) free_gs_.push(g);
@@ -70,6 +73,7 @@ void scheduler::retire_p(M& m) {
     }
   }
   wake_p();
+  announce_timer(ps_[0]->timers.next());
 }
 
 }  // namespace magpie::rt

@@ -44,6 +44,9 @@ void scheduler::run_loop(M& m) {
       continue;
     }
     if (m.spinning) stop_spinning(m);
+    if (m.unannounced_timer != os::k_never) {
+      announce_timer(std::exchange(m.unannounced_timer, os::k_never));
+    }
     begin_turn(m, found.g, found.inherits_slice);
     if (!run(m, found.g)) return;
   }
@@ -72,6 +75,7 @@ run_queue::popped scheduler::find_runnable(M& m) {
       if (m.p != nullptr) retire_p(m);
       if (!sleep_until_work(m)) return {};
     }
+    run_own_timers(m);
     if (auto found = from_global_queue_for_fairness(m); found.g) return found;
     if (auto found = from_local_queue(m); found.g) return found;
     if (auto found = from_global_queue(m); found.g) return found;
@@ -122,11 +126,13 @@ run_queue::popped scheduler::pop_local(M& m) {
 }
 
 // The local part of find_runnable(), for a switch that does not touch the M's own stack. On a
-// fairness turn, and when the P is to be given up, the M looks for itself. `left`: the stack of
-// a goroutine that has just ended; one that never ran and wants such a stack goes on there.
+// fairness turn, when a timer is due and when the P is to be given up, the M looks for itself.
+// `left`: the stack of a goroutine that has just ended; one that never ran and wants such a stack
+// goes on there.
 G* scheduler::next_local(M& m, stack* left) {
   P& p = *m.p;
-  if (is_fairness_turn(p) || p.retired.load(relaxed)) return nullptr;  // relaxed: see above
+  // relaxed: see above.
+  if (is_fairness_turn(p) || p.retired.load(relaxed) || timer_is_due(p)) return nullptr;
   const run_queue::popped found = pop_local(m);
   if (found.g == nullptr) return nullptr;
   if (found.g->locked) {  // the M hands its P over, on its own stack

@@ -7,6 +7,7 @@
 //   syscall.cpp   blocking calls           sysmon.cpp       the monitor
 //   resize.cpp    the number of Ps         start.cpp        threads; start and end of a runtime
 //   deadlock.cpp  nobody can move          thread_lock.cpp  a goroutine that stays on its thread
+//   timers.cpp    who looks after them     waiting.cpp      in an object, with others
 #pragma once
 
 #include <cstddef>
@@ -27,6 +28,9 @@
 namespace magpie::rt {
 
 inline constexpr int k_most_procs = 1024;
+
+// A timer that is late by so much while every P is in use is the monitor's business.
+inline constexpr os::nanos k_timer_slack = 200'000;
 
 // Where a G was allocated; found from its address.
 struct g_arena;
@@ -55,6 +59,8 @@ class scheduler {
   M* park(M* m, wait_reason, park_commit commit, void* argument);
   // A waiting goroutine becomes runnable. m: the caller's M in this runtime, or null.
   void ready(M* m, G* g);
+  // The same for several, which are in the state runnable already.
+  void ready_all(M* m, goroutine_queue& woken);
   // Others on this P get their turn first.
   M* yield(M* m);
   // Its time slice is over: it goes to the end of the line.
@@ -95,6 +101,11 @@ class scheduler {
 
   // Waits until every goroutine has ended, then ends every thread. From plain threads only.
   void shut_down();
+
+  // ---- timers.cpp ----
+
+  // m: the caller's M in this runtime, or null. See timer_heap::add(); false: refused.
+  bool add_timer(M* m, timer& t, timer_heap::agreement = nullptr, void* argument = nullptr);
 
   // ---- stats.cpp ----
 
@@ -160,6 +171,18 @@ class scheduler {
   M* switch_away(M* m, G* g);
   static void finish_park(M& m);
   static void finish_yield(M& m);
+
+  // timers.cpp
+  void announce_timer(os::nanos when);
+  os::nanos earliest_timer() const;
+  bool any_timer_pending() const;
+  static bool timer_is_due(P& p);
+  bool run_timers(M* m, P& p, os::nanos now);
+  void run_own_timers(M& m);
+  bool run_timers_of_all(M* m, os::nanos slack);
+  os::nanos become_timekeeper(M& m);
+  bool resign_as_timekeeper(M& m);
+  os::nanos look_at_timers();
 
   // start.cpp
   static void thread_main(void* slot);
@@ -233,6 +256,9 @@ class scheduler {
   alignas(k_cache_line) atomic<int> idle_count_{0};
   atomic<int> spinning_{0};
   atomic<int> drowsy_{0};
+  atomic<os::nanos> watched_until_{os::k_never};  // when the timekeeper wakes up by itself
+  // When the monitor does, if nobody wakes it.
+  atomic<os::nanos> monitor_until_{os::k_never};
 
   alignas(k_cache_line) mutable os::lock lock_{os::lock_rank::scheduler};
   // All below under lock_.
@@ -248,6 +274,7 @@ class scheduler {
   std::uint64_t hand_offs_ = 0;
   std::uint64_t retakes_ = 0;
   std::size_t locked_sleepers_ = 0;  // Ms that wait for the turn of the goroutine they belong to
+  M* timekeeper_ = nullptr;
   bool stopping_ = false;
   bool monitor_rests_ = false;  // every P was idle: whoever takes one wakes the monitor
   // Wishes for threads, granted by the spawner: making a thread allocates and may block, which
@@ -263,6 +290,7 @@ class scheduler {
   atomic<bool> monitor_ends_{false};
   os::thread monitor_;
   const os::cpu_quota_files quota_files_;
+  atomic<std::uint64_t> timer_fires_{0};
   atomic<std::uint64_t> goroutine_ids_{1};
   atomic<std::uint64_t> spawned_outside_{0};  // by plain threads
 };

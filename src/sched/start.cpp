@@ -146,6 +146,7 @@ void scheduler::thread_main(void* raw) {
   scheduler& home = *slot->home;
   {
     const os::alternate_stack for_signals;
+    os::wake_calling_thread_on_time();
     M m(home, slot->id, home.settings.seed + static_cast<std::uint64_t>(slot->id));
     set_current_m(&m);
     home.acquire_p(m, slot->p);

@@ -4,6 +4,7 @@
 //     could use the P, the monitor takes it away and hands it on.
 //   - A goroutine that has run for a whole time slice while others wait is asked to yield at its
 //     next call into the runtime.
+//   - A timer is overdue while every P is busy: it is fired from here.
 //   - The number of CPUs the process may use changes; the number of Ps follows.
 //
 // It is driven by events: while no goroutine is in a blocking call it looks once per time slice,
@@ -47,6 +48,7 @@ void scheduler::monitor_main(void* raw) {
     const os::nanos now = os::now();
     const bool any_call = self.look_at_calls(now);
     const slice_view slices = self.look_at_slices(now);
+    const os::nanos next_timer = self.look_at_timers();
     if (debugging().schedtrace != 0 && now >= next_trace) {
       self.print_trace_line(now);
       next_trace = now + debugging().schedtrace;
@@ -72,7 +74,7 @@ void scheduler::monitor_main(void* raw) {
         continue;
       }
     }
-    os::nanos until = next_trace;
+    os::nanos until = std::min(next_trace, next_timer);
     if (watches) {
       until = std::min(until, now + watch);
     }
@@ -84,6 +86,12 @@ void scheduler::monitor_main(void* raw) {
       until = std::min(until, now + self.settings.time_slice.count());
     }
     if (self.follows_cpus_.load(relaxed)) until = std::min(until, next_cpu_check);  // a setting
+    // Who adds a timer now sees until when the monitor sleeps, or is seen by this look.
+    self.monitor_until_.store(until, relaxed);  // relaxed: the fence orders it
+    os::heavy_fence();
+    if (self.earliest_timer() + k_timer_slack < until && self.idle_count_.load(relaxed) == 0) {
+      continue;  // relaxed, above: as in announce_timer()
+    }
     os::futex_wait(self.monitor_word_, seen, until);
   }
 }

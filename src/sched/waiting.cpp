@@ -2,6 +2,7 @@
 
 #include "os/thread.h"
 #include "sched/outside.h"
+#include "sched/timers.h"
 
 namespace magpie::rt {
 
@@ -61,10 +62,31 @@ struct blocked_call {
   void* argument;
 };
 
+// Afterwards the caller may be running again: nothing of its stack may be touched.
 bool commit_block(M&, void* raw) {
   const auto call = *static_cast<const blocked_call*>(raw);
   return call.enlist(call.argument);
 }
+
+// The deadline of a goroutine that waits.
+struct wait_timer : timer {
+  explicit wait_timer(const blocked_call& c) : timer(time_is_up), call(c) {}
+
+  static os::nanos time_is_up(timer& t, os::nanos, harvest& out) {
+    waiter& me = static_cast<wait_timer&>(t).call.me;
+    if (me.decide(&t)) out.woken.add(me);
+    return 0;
+  }
+
+  // Once enlisted, the caller may go on, and this with it; once the timer is set, the same. So
+  // the timer is set first, and cannot fire until enlist() has returned.
+  static bool commit(M& m, void* raw) {
+    auto& t = *static_cast<wait_timer*>(raw);
+    return m.scheduler_.add_timer(&m, t, t.call.enlist, t.call.argument);
+  }
+
+  const blocked_call call;
+};
 
 // A plain thread that waits for a goroutine, which only another one can end: it counts.
 void sleep_as_thread(const blocked_call& call) {
@@ -79,6 +101,17 @@ void sleep_as_thread(const blocked_call& call) {
   call.me.note.wait();
 }
 
+// Not counted as waiting: it wakes up by itself.
+bool sleep_as_thread_until(const blocked_call& call, os::nanos deadline) {
+  check_not_forked();
+  if (current_m() == nullptr) note_outside_thread();
+  waiter& me = call.me;
+  if (!call.enlist(call.argument) || me.note.wait_until(deadline)) return true;
+  if (me.decide(&me)) return false;
+  me.note.wait();  // somebody is on the way to wake it
+  return true;
+}
+
 }  // namespace
 
 void entry::block(waiter& me, wait_reason why, enlist_function enlist, void* argument) {
@@ -86,6 +119,23 @@ void entry::block(waiter& me, wait_reason why, enlist_function enlist, void* arg
   if (m_ == nullptr) return sleep_as_thread(call);
   me.g = m_->current;
   m_ = m_->scheduler_.park(m_, why, commit_block, &call);
+}
+
+bool entry::block_until(waiter& me, wait_reason why, enlist_function enlist, void* argument,
+                        os::nanos deadline) {
+  MAGPIE_DCHECK(me.contested, "a wait with a deadline has two ways to end");
+  const blocked_call call{me, enlist, argument};
+  if (deadline == os::k_never) {
+    block(me, why, enlist, argument);
+    return true;
+  }
+  if (m_ == nullptr) return sleep_as_thread_until(call, deadline);
+  me.g = m_->current;
+  wait_timer timer(call);
+  timer.when = deadline;
+  m_ = m_->scheduler_.park(m_, why, wait_timer::commit, &timer);
+  timer.cancel();
+  return me.decided.load(relaxed) != &timer;  // relaxed: the wake brought it
 }
 
 // ---- Waking -----------------------------------------------------------------------------------
@@ -104,11 +154,29 @@ void waiter::wake(M* m) {
 void wake_list::wake_all(M* m) {
   waiter* w = std::exchange(first_, nullptr);
   last_ = nullptr;
+  if (w != nullptr && w->next_woken == nullptr) return w->wake(m);
+  goroutine_queue batch;
+  scheduler* home = nullptr;  // of those in the batch
+  const auto send_off = [&] {
+    if (!batch.empty())
+      home->ready_all(m != nullptr && &m->scheduler_ == home ? m : nullptr, batch);
+  };
   while (w != nullptr) {
-    waiter* const next = w->next_woken;  // before wake(): it may be gone then
-    w->wake(m);
+    waiter* const next = w->next_woken;  // before the wake: it may be gone then
+    if (w->g == nullptr) {
+      w->wake(m);
+    } else {
+      scheduler& its = scheduler::home_of(w->g);
+      if (&its != home) {
+        send_off();
+        home = &its;
+      }
+      w->g->transition(goroutine_state::waiting, goroutine_state::runnable);
+      batch.push_back(w->g);
+    }
     w = next;
   }
+  send_off();
 }
 
 }  // namespace magpie::rt

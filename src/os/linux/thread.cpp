@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -57,6 +58,8 @@ int thread_count() {
 }
 
 void yield_thread() { sched_yield(); }
+
+void wake_calling_thread_on_time() { prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL); }
 
 [[gnu::noinline]] void set_errno(int value) {
   asm volatile("" ::: "memory");

@@ -1,0 +1,145 @@
+// timers.cpp: who looks after the timers, and when.
+//
+// Comes from: block_until() in waiting.cpp, and the timers of the public API.
+// Goes to:    the run queue of whoever finds that the time has come.
+//
+// Every P has a heap, and a new timer goes into that of the P it is set on. Four look:
+//
+//   - the M that holds the P, at every turn;
+//   - whoever spins, at all heaps;
+//   - the timekeeper: of the Ms that sleep while a P is idle, the one that sleeps only until the
+//     earliest timer of all;
+//   - the monitor, when every P is in use and a timer is overdue all the same.
+//
+// Why no timer is forgotten: the race is that of idle.cpp, with a heap for a queue. Whoever adds a
+// timer publishes it, then looks for idle Ps, spinners and the timekeeper; whoever falls asleep
+// gives its P up, then looks at all heaps; with fences in between, one sees the other. A
+// timekeeper that is woken for something else becomes a spinner, or wakes one.
+
+#include "sched/timers.h"
+
+#include <algorithm>
+
+#include "os/fence.h"
+#include "sched/scheduler.h"
+
+namespace magpie::rt {
+
+// The caller's P, or the first one: from outside, any will do.
+bool scheduler::add_timer(M* m, timer& t, timer_heap::agreement agree, void* argument) {
+  P& p = m != nullptr ? *m->p : *ps_[0];
+  const os::nanos when = t.when;
+  const timer_heap::addition outcome = p.timers.add(t, agree, argument);
+  if (outcome != timer_heap::addition::earliest) return outcome != timer_heap::addition::refused;
+  // On its own stack the M is about to look for work, and most likely for time, itself.
+  if (m != nullptr && m->current == nullptr) {
+    m->unannounced_timer = std::min(m->unannounced_timer, when);
+  } else {
+    announce_timer(when);
+  }
+  return true;
+}
+
+// A timer became the earliest of its heap, and the M that holds the P has other things to do.
+void scheduler::announce_timer(os::nanos when) {
+  os::light_fence();  // [fence], after the heap's [publish]
+  // relaxed: ordered by the fence. [look]
+  if (idle_count_.load(relaxed) == 0) {
+    if (when + k_timer_slack < monitor_until_.load(relaxed)) wake_monitor();  // as above
+    return;
+  }
+  // relaxed: as above.
+  if (spinning_.load(relaxed) == 0 && when < watched_until_.load(relaxed)) wake_one();
+}
+
+os::nanos scheduler::earliest_timer() const {
+  os::nanos earliest = os::k_never;
+  const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
+  for (int i = 0; i < count; ++i) earliest = std::min(earliest, ps_[i]->timers.next());
+  return earliest;
+}
+
+bool scheduler::any_timer_pending() const {
+  const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
+  for (int i = 0; i < count; ++i) {
+    if (ps_[i]->timers.pending() != 0) return true;
+  }
+  return false;
+}
+
+// Reading the clock at every turn would cost more than the turn. The tick counter tells when it
+// is worth it; it may be off by a little, so it is set to be early and set again.
+bool scheduler::timer_is_due(P& p) {
+  const os::nanos next = p.timers.next();
+  if (next == os::k_never) return false;
+  const std::uint64_t ticks = os::ticks();
+  if (next == p.timer_watch.next && ticks < p.timer_watch.look_at) return false;
+  const os::nanos now = os::now();
+  if (next <= now) return true;
+  constexpr os::nanos k_longest = 100'000'000;
+  const auto wait = static_cast<std::uint64_t>(std::min(next - now, k_longest));
+  const std::uint64_t early = wait - wait / 1024;
+  p.timer_watch = {next, ticks + early * (os::ticks_per_second() / 1'000'000) / 1'000};
+  return false;
+}
+
+// Those who wake up are in the caller's run queue afterwards; without an M, in the global queue.
+bool scheduler::run_timers(M* m, P& p, os::nanos now) {
+  harvest ripe;
+  const std::size_t fired = p.timers.run_expired(now, ripe);
+  if (fired == 0) return false;
+  timer_fires_.fetch_add(fired, relaxed);  // relaxed: a statistic
+  ripe.woken.wake_all(m);
+  while (timed_call* const due = ripe.calls.pop_front()) due->call(m, *due);
+  return true;
+}
+
+void scheduler::run_own_timers(M& m) {
+  if (timer_is_due(*m.p)) run_timers(&m, *m.p, os::now());
+}
+
+bool scheduler::run_timers_of_all(M* m, os::nanos slack) {
+  const os::nanos earliest = earliest_timer();
+  if (earliest == os::k_never) return false;
+  const os::nanos now = os::now();
+  if (earliest + slack > now) return false;
+  bool any = false;
+  const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
+  for (int i = 0; i < count; ++i) {
+    if (ps_[i]->timers.next() <= now) any |= run_timers(m, *ps_[i], now);
+  }
+  return any;
+}
+
+// For an M that is about to sleep: until when, if it is the one to watch the timers. Not while
+// every P is held: their Ms look themselves, and again before they give one up.
+os::nanos scheduler::become_timekeeper(M& m) {
+  const os::nanos next = earliest_timer();
+  if (next == os::k_never) return next;
+  const os::lock_guard hold(lock_);
+  if (!idle_ms_.contains(&m) || idle_ps_.empty()) return os::k_never;
+  if (next >= watched_until_.load(relaxed)) return os::k_never;  // relaxed: under the lock
+  timekeeper_ = &m;
+  watched_until_.store(next, relaxed);  // relaxed: who misses it wakes somebody in vain
+  return next;
+}
+
+// True: it was the one.
+bool scheduler::resign_as_timekeeper(M& m) {
+  const os::lock_guard hold(lock_);
+  if (timekeeper_ != &m) return false;
+  timekeeper_ = nullptr;
+  // relaxed: who still sees the old time leaves its timer to this M, which spins or wakes another.
+  watched_until_.store(os::k_never, relaxed);
+  return true;
+}
+
+// The monitor's look, when nobody sleeps with a P to spare. Returns when to look again.
+os::nanos scheduler::look_at_timers() {
+  if (idle_count_.load(relaxed) != 0) return os::k_never;  // relaxed: looked at again soon
+  run_timers_of_all(nullptr, k_timer_slack);
+  const os::nanos next = earliest_timer();
+  return next < os::k_never - k_timer_slack ? next + k_timer_slack : os::k_never;
+}
+
+}  // namespace magpie::rt

@@ -1,0 +1,25 @@
+// A goroutine that sleeps: a wait that only its deadline ends.
+
+#include <magpie/async.h>
+#include <magpie/go.h>
+
+#include "sched/waiting.h"
+
+namespace magpie::this_goroutine {
+
+using namespace rt;
+
+void sleep_until(time_point when) {
+  if (to_nanos(when) <= os::now()) return;
+  waiter me;
+  me.contested = true;
+  entry inside;
+  inside.block_until(
+      me, wait_reason::sleep, [](void*) { return true; }, nullptr, to_nanos(when));
+}
+
+void sleep_for(duration d) {
+  if (d > duration::zero()) sleep_until(time_point(duration(deadline_after(d))));
+}
+
+}  // namespace magpie::this_goroutine
