@@ -12,6 +12,7 @@
 #include "os/note.h"
 #include "os/signal.h"
 #include "os/thread.h"
+#include "sched/call_history.h"
 #include "sched/p.h"
 
 namespace magpie::rt {
@@ -61,6 +62,8 @@ struct M : thread_state {
   atomic<P*> call_p{nullptr};
   bool in_call = false;
   atomic<std::uint64_t> calls{0};  // how many it has made
+  atomic<call_history::site> call_site{0};
+  std::uint64_t handed_off_at = 0;  // ticks; 0: it kept its P for a start
 
   // Under the scheduler's lock, but for the note.
   list_links<M> idle_links;

@@ -110,7 +110,7 @@ blocking_scope::blocking_scope() : m_(nullptr) {
   M* const m = enter();
   if (m == nullptr) return;
   m->in_call = true;
-  m->scheduler_.enter_syscall(*m);
+  m->scheduler_.enter_syscall(*m, __builtin_return_address(0));
   m_ = m;
 }
 
@@ -118,6 +118,7 @@ blocking_scope::blocking_scope(hand_off_now_t) : m_(nullptr) {
   M* const m = enter();
   if (m == nullptr) return;
   m->in_call = true;
+  m->handed_off_at = 0;
   m->scheduler_.enter_syscall_without_p(*m);
   m_ = m;
 }

@@ -21,6 +21,7 @@
 #include "os/fork.h"
 #include "os/lock.h"
 #include "os/note.h"
+#include "sched/call_history.h"
 #include "sched/global_queue.h"
 #include "sched/m.h"
 #include "sched/p.h"
@@ -86,7 +87,7 @@ class scheduler {
 
   // ---- syscall.cpp ----
 
-  void enter_syscall(M& m);
+  void enter_syscall(M& m, const void* site);
   void enter_syscall_without_p(M& m);  // known to be long
   M* exit_syscall(M& m);
   // Finds an M, work or rest for a P that nobody holds.
@@ -182,6 +183,7 @@ class scheduler {
   bool run_timers_of_all(M* m, os::nanos slack);
   os::nanos become_timekeeper(M& m);
   bool resign_as_timekeeper(M& m);
+  os::nanos next_overdue_timer() const;
   os::nanos look_at_timers();
 
   // start.cpp
@@ -196,7 +198,12 @@ class scheduler {
 
   // sysmon.cpp
   void wake_monitor();
-  bool look_at_calls(os::nanos now);
+  enum class calls_seen {
+    none,
+    some,      // an M is in a blocking call and has its P beside it
+    long_one,  // ... and lost it
+  };
+  calls_seen look_at_calls(os::nanos now);
   enum class slice_view {
     idle,
     busy,            // some P is in use
@@ -290,6 +297,7 @@ class scheduler {
   atomic<bool> monitor_ends_{false};
   os::thread monitor_;
   const os::cpu_quota_files quota_files_;
+  call_history call_history_;
   atomic<std::uint64_t> timer_fires_{0};
   atomic<std::uint64_t> goroutine_ids_{1};
   atomic<std::uint64_t> spawned_outside_{0};  // by plain threads

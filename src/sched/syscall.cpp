@@ -6,14 +6,29 @@
 //
 // Most calls that may block do not. So the P stays with the thread for a start, in a word from
 // which either side can take it: the M when it comes back, or the monitor (sysmon.cpp) when the
-// call takes long and somebody wants the P. Whoever swaps it out of the word has it.
+// call takes long and somebody wants the P. Whoever swaps it out of the word has it. Where calls
+// have been long lately, the P is handed on at once (call_history.h).
 
 #include "os/fence.h"
 #include "sched/scheduler.h"
 
 namespace magpie::rt {
 
-void scheduler::enter_syscall(M& m) {
+namespace {
+
+// A call shorter than this would have been better off with its P.
+constexpr os::nanos k_short_call = 20'000;
+
+}  // namespace
+
+void scheduler::enter_syscall(M& m, const void* site) {
+  const call_history::site at = call_history::site_of(site);
+  m.call_site.store(at, relaxed);  // relaxed: the monitor's business
+  m.handed_off_at = 0;
+  if (call_history_.expects_long(at)) {
+    m.handed_off_at = os::ticks();
+    return enter_syscall_without_p(m);
+  }
   m.current->transition(goroutine_state::running, goroutine_state::syscall);
   m.calls.store(m.calls.load(relaxed) + 1, relaxed);  // relaxed: the monitor's memory aid
   P* const p = m.p;
@@ -36,8 +51,12 @@ M* scheduler::exit_syscall(M& m) {
   P* left = mine;
   if (left != nullptr && m.call_p.compare_exchange_strong(left, nullptr, acquire, relaxed)) {
     m.p = mine;
+    call_history_.was_short(m.call_site.load(relaxed));  // relaxed: own
     g->transition(goroutine_state::syscall, goroutine_state::running);
     return &m;
+  }
+  if (m.handed_off_at != 0 && os::ticks_to_nanos(os::ticks() - m.handed_off_at) < k_short_call) {
+    call_history_.was_short(m.call_site.load(relaxed));  // relaxed: own
   }
   {
     const os::lock_guard hold(lock_);

@@ -46,7 +46,7 @@ void scheduler::monitor_main(void* raw) {
     const std::uint32_t seen = self.monitor_word_.load(acquire);  // pairs with wake_monitor()
     if (self.monitor_ends_.load(acquire)) return;                 // pairs with shut_down()
     const os::nanos now = os::now();
-    const bool any_call = self.look_at_calls(now);
+    const calls_seen calls = self.look_at_calls(now);
     const slice_view slices = self.look_at_slices(now);
     const os::nanos next_timer = self.look_at_timers();
     if (debugging().schedtrace != 0 && now >= next_trace) {
@@ -57,9 +57,11 @@ void scheduler::monitor_main(void* raw) {
       self.follow_cpus();
       next_cpu_check = now + k_cpu_check;
     }
-    if (any_call) {
+    if (calls != calls_seen::none) {
       quiet = 0;
-      watch = std::min(watch * 2, k_longest_watch);
+      // Where one was long the next may be, too.
+      watch =
+          calls == calls_seen::long_one ? k_shortest_watch : std::min(watch * 2, k_longest_watch);
     } else {
       watch = k_shortest_watch;
       if (quiet < k_quiet_looks) ++quiet;
@@ -69,7 +71,7 @@ void scheduler::monitor_main(void* raw) {
     if (!watches) {
       // Who enters a call now sees that nobody watches, or is seen by this look.
       os::heavy_fence();
-      if (self.look_at_calls(now)) {
+      if (self.look_at_calls(now) != calls_seen::none) {
         quiet = 0;
         continue;
       }
@@ -89,9 +91,7 @@ void scheduler::monitor_main(void* raw) {
     // Who adds a timer now sees until when the monitor sleeps, or is seen by this look.
     self.monitor_until_.store(until, relaxed);  // relaxed: the fence orders it
     os::heavy_fence();
-    if (self.earliest_timer() + k_timer_slack < until && self.idle_count_.load(relaxed) == 0) {
-      continue;  // relaxed, above: as in announce_timer()
-    }
+    if (self.next_overdue_timer() < until) continue;
     os::futex_wait(self.monitor_word_, seen, until);
   }
 }
@@ -111,9 +111,8 @@ bool scheduler::is_wanted_locked(const P& p, os::nanos in_call_for) const {
   return in_call_for >= k_unwanted_call;
 }
 
-// True: some M is in a blocking call and has its P beside it.
-bool scheduler::look_at_calls(os::nanos now) {
-  bool any = false;
+scheduler::calls_seen scheduler::look_at_calls(os::nanos now) {
+  calls_seen seen = calls_seen::none;
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   for (int i = 0; i < count; ++i) {
     P* const p = ps_[i];
@@ -125,7 +124,7 @@ bool scheduler::look_at_calls(os::nanos now) {
       if (m == nullptr) continue;
       P* beside = m->call_p.load(acquire);  // pairs with enter_syscall()
       if (beside != p) continue;
-      any = true;
+      if (seen == calls_seen::none) seen = calls_seen::some;
       const std::uint64_t call = m->calls.load(relaxed);  // relaxed: a number to compare
       if (p->watched.calls != call) {
         p->watched.calls = call;
@@ -136,12 +135,14 @@ bool scheduler::look_at_calls(os::nanos now) {
       // acquire: the P is ours with all its M did; release: its M sees that it is gone.
       if (!m->call_p.compare_exchange_strong(beside, nullptr, acq_rel, relaxed)) continue;
       p->m.store(nullptr, release);  // pairs with acquire loads of the monitor
+      call_history_.was_long(m->call_site.load(relaxed));  // relaxed: a guess
       ++retakes_;
       taken = p;
     }
     hand_off_p(taken);
+    seen = calls_seen::long_one;
   }
-  return any;
+  return seen;
 }
 
 scheduler::slice_view scheduler::look_at_slices(os::nanos now) {

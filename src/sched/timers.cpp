@@ -45,7 +45,7 @@ void scheduler::announce_timer(os::nanos when) {
   os::light_fence();  // [fence], after the heap's [publish]
   // relaxed: ordered by the fence. [look]
   if (idle_count_.load(relaxed) == 0) {
-    if (when + k_timer_slack < monitor_until_.load(relaxed)) wake_monitor();  // as above
+    if (when < monitor_until_.load(relaxed) - k_timer_slack) wake_monitor();  // as above
     return;
   }
   // relaxed: as above.
@@ -102,7 +102,7 @@ bool scheduler::run_timers_of_all(M* m, os::nanos slack) {
   const os::nanos earliest = earliest_timer();
   if (earliest == os::k_never) return false;
   const os::nanos now = os::now();
-  if (earliest + slack > now) return false;
+  if (earliest > now - slack) return false;
   bool any = false;
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   for (int i = 0; i < count; ++i) {
@@ -134,12 +134,17 @@ bool scheduler::resign_as_timekeeper(M& m) {
   return true;
 }
 
-// The monitor's look, when nobody sleeps with a P to spare. Returns when to look again.
-os::nanos scheduler::look_at_timers() {
-  if (idle_count_.load(relaxed) != 0) return os::k_never;  // relaxed: looked at again soon
-  run_timers_of_all(nullptr, k_timer_slack);
+// When the monitor has to see to a timer, if nobody else does.
+os::nanos scheduler::next_overdue_timer() const {
+  if (idle_count_.load(relaxed) != 0) return os::k_never;  // relaxed: as in announce_timer()
   const os::nanos next = earliest_timer();
   return next < os::k_never - k_timer_slack ? next + k_timer_slack : os::k_never;
+}
+
+// The monitor's look, when nobody sleeps with a P to spare. Returns when to look again.
+os::nanos scheduler::look_at_timers() {
+  if (next_overdue_timer() != os::k_never) run_timers_of_all(nullptr, k_timer_slack);
+  return next_overdue_timer();
 }
 
 }  // namespace magpie::rt
