@@ -3,15 +3,17 @@
 //	workloads <name> <procs> [divisor]
 //
 // prints "workload=<name> procs=<n> value=<number> unit=<unit>", one line per result. The counts
-// are divided by the divisor, to see quickly whether everything runs. magpie/workloads.cpp is the
-// same program for magpie: change both. Where Go offers several ways, the cheapest is used here.
+// are divided by the divisor, to see quickly whether everything runs. ../magpie is the same program
+// for magpie, file by file: change both. Where Go offers several ways, the cheapest is used here.
 package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,21 +43,38 @@ func perOperation(elapsed time.Duration, operations int) float64 {
 	return float64(elapsed.Nanoseconds()) / float64(operations)
 }
 
-// Yield: so many goroutines, each giving way so often.
-func yieldAll(goroutines, yields int) time.Duration {
+func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		fail(err.Error())
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// How long it takes so many goroutines to do the work, all of them the same.
+func together(goroutines int, work func()) time.Duration {
 	var all sync.WaitGroup
 	start := time.Now()
 	for i := 0; i < goroutines; i++ {
 		all.Add(1)
 		go func() {
-			for i := 0; i < yields; i++ {
-				runtime.Gosched()
-			}
+			work()
 			all.Done()
 		}()
 	}
 	all.Wait()
 	return time.Since(start)
+}
+
+// Yield: so many goroutines, each giving way so often.
+func yieldAll(goroutines, yields int) time.Duration {
+	return together(goroutines, func() {
+		for i := 0; i < yields; i++ {
+			runtime.Gosched()
+		}
+	})
 }
 
 func yield(name string, goroutines, total int) {
@@ -122,7 +141,7 @@ func skynetWorkload() {
 			fail("skynet: wrong sum")
 		}
 	}
-	report("skynet", float64(elapsed.Nanoseconds())/1e6, "ms")
+	report("skynet", milliseconds(elapsed), "ms")
 }
 
 // Fib: fork n-1, compute n-2 here, join.
@@ -221,14 +240,6 @@ func parked() {
 	report("parked_wake", perOperation(woken, goroutines), "ns/op")
 }
 
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		fail(err.Error())
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // Idle: what 1000 waiting goroutines cost, in percent of one CPU.
 func idle() {
 	c := newCrowd()
@@ -323,15 +334,28 @@ func blocking() {
 
 func main() {
 	workloads := map[string]func(){
-		"yield2":      func() { yield("yield2", 2, 6_000_000) },
-		"yield1000":   func() { yield("yield1000", 1000, 3_000_000) },
-		"spawn1000":   func() { spawn("spawn1000", 1000) },
-		"spawn_join":  func() { spawn("spawn_join", 1) },
-		"skynet":      skynetWorkload,
-		"fib":         fibWorkload,
-		"parked":      parked,
-		"idle":        idle,
-		"blocking10k": blocking,
+		"yield2":         func() { yield("yield2", 2, 6_000_000) },
+		"yield1000":      func() { yield("yield1000", 1000, 3_000_000) },
+		"spawn1000":      func() { spawn("spawn1000", 1000) },
+		"spawn_join":     func() { spawn("spawn_join", 1) },
+		"skynet":         skynetWorkload,
+		"fib":            fibWorkload,
+		"parked":         parked,
+		"idle":           idle,
+		"blocking10k":    blocking,
+		"pingpong":       pingpong,
+		"chan_1p1c":      func() { pass("chan_1p1c", 1, 1) },
+		"chan_4p4c":      func() { pass("chan_4p4c", 4, 4) },
+		"select2":        func() { choose("select2", chooseOf2) },
+		"select8":        func() { choose("select8", chooseOf8) },
+		"mutex":          mutex,
+		"mutex_park":     mutexPark,
+		"shared_readers": sharedReaders,
+		"sleepers":       sleepers,
+		"short_sleep":    shortSleep,
+		"timers":         timers,
+		"timers_fire":    timersFire,
+		"context":        contextWorkload,
 	}
 	number := func(i int) int {
 		n, err := strconv.Atoi(os.Args[i])
@@ -341,7 +365,8 @@ func main() {
 		return n
 	}
 	if len(os.Args) < 3 || len(os.Args) > 4 || workloads[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: workloads yield2|yield1000|spawn1000|spawn_join|skynet|fib|parked|idle|blocking10k procs [divisor]")
+		fmt.Fprintln(os.Stderr, "usage: workloads <name> procs [divisor], where the name is one of",
+			strings.Join(slices.Sorted(maps.Keys(workloads)), " "))
 		os.Exit(2)
 	}
 	procs = number(2)

@@ -3,65 +3,34 @@
 //   workloads <name> <procs> [divisor]
 //
 // prints "workload=<name> procs=<n> value=<number> unit=<unit>", one line per result. The counts
-// are divided by the divisor, to see quickly whether everything runs. ../go/workloads.go is the
-// same program in Go: change both.
+// are divided by the divisor, to see quickly whether everything runs. ../go is the same program in
+// Go, file by file: change both.
 
-#include <magpie/magpie.h>
+#include "workloads.h"
+
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <deque>
-#include <functional>
-#include <map>
 #include <memory>
-#include <optional>
-#include <semaphore>
-#include <string>
-#include <utility>
-#include <vector>
 
-#if __has_include(<magpie/wait_group.h>)
-#include <magpie/wait_group.h>
-#define MAGPIE_BENCH_WAIT_GROUP
+#if __has_include(<magpie/channel.h>)
+#include <magpie/channel.h>
 #endif
 
+namespace workloads {
+
+nanoseconds cpu_time() {
+  rusage used{};
+  if (getrusage(RUSAGE_SELF, &used) != 0) fail("getrusage failed");
+  const auto of = [](const timeval& t) { return seconds(t.tv_sec) + microseconds(t.tv_usec); };
+  return of(used.ru_utime) + of(used.ru_stime);
+}
+
 namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
-using std::chrono::seconds;
-using instant = std::chrono::steady_clock::time_point;
-
-int g_procs = 1;
-long g_divisor = 1;
-
-long count(long n) { return std::max(1L, n / g_divisor); }
-
-nanoseconds window(nanoseconds d) { return std::max<nanoseconds>(milliseconds(50), d / g_divisor); }
-
-instant now() { return std::chrono::steady_clock::now(); }
-
-void report(const char* name, double value, const char* unit) {
-  std::printf("workload=%s procs=%d value=%.3f unit=%s\n", name, g_procs, value, unit);
-}
-
-[[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "workloads: %s\n", what);
-  std::_Exit(1);
-}
-
-double per_operation(nanoseconds elapsed, long operations) {
-  return static_cast<double>(elapsed.count()) / static_cast<double>(operations);
-}
 
 void block_thread(nanoseconds d) {
   const timespec t{static_cast<time_t>(d.count() / 1'000'000'000), d.count() % 1'000'000'000};
@@ -73,107 +42,57 @@ void sleep_outside(nanoseconds d) {
   magpie::blocking(magpie::hand_off_now, [d] { block_thread(d); });
 }
 
-// ==== How goroutines are waited for ==============================================================
-// With wait_group as in Go. While there is none, with what futures are made of.
-#ifdef MAGPIE_BENCH_WAIT_GROUP
-
-using completion = magpie::wait_group;
-
 // Goroutines that all wait at one door.
 class crowd {
  public:
-  crowd() { door_.add(1); }
-  void add_one() {
-    all_.go([this] {
-      here_.fetch_add(1);
-      door_.wait();
-    });
-  }
-  long here() const { return here_.load(); }
-  void open() { door_.done(); }
-  void wait() { all_.wait(); }
+  // Returns when all of them have come as far as the door.
+  void add(long goroutines);
+  void open();  // and wait until all have gone
 
  private:
-  magpie::wait_group door_, all_;
-  std::atomic<long> here_{0};
-};
-
-#else
-
-// A count of goroutines under way; the last one ends the wait.
-class completion {
- public:
-  template <class F>
-  void go(F&& f) {
-    // The waiter counts as one, so that the count cannot fall to zero before wait().
-    left_.fetch_add(1, std::memory_order_relaxed);
-    magpie::go([this, f = std::forward<F>(f)] {
-      f();
-      done();
-    });
-  }
-  void wait() {
-    done();
-    end_->wait();
-    end_.emplace();
-    left_.store(1, std::memory_order_relaxed);
-  }
-
- private:
-  void done() {
-    magpie::detail::meeting& end = *end_;
-    if (left_.fetch_sub(1) == 1) end.finish();
-  }
-
-  std::atomic<long> left_{1};
-  std::optional<magpie::detail::meeting> end_{std::in_place};
-};
-
-// Goroutines that each wait at a door of their own; opening them all is what a broadcast does.
-class crowd {
- public:
-  void add_one() {
-    magpie::detail::meeting& door = doors_.emplace_back();
-    all_.go([this, &door] {
-      here_.fetch_add(1);
-      door.wait();
-    });
-  }
-  long here() const { return here_.load(); }
-  void open() {
-    for (auto& door : doors_) door.finish();
-  }
-  void wait() {
-    all_.wait();
-    doors_.clear();
-  }
-
- private:
-  std::deque<magpie::detail::meeting> doors_;
   std::atomic<long> here_{0};
   completion all_;
+#if __has_include(<magpie/channel.h>)
+  magpie::channel<magpie::unit> door_{0};
+#else
+  std::deque<magpie::detail::meeting> doors_;  // without channels each has its own
+#endif
 };
 
+void crowd::add(long goroutines) {
+  all_.add(goroutines);
+  for (long i = 0; i < goroutines; ++i) {
+#if __has_include(<magpie/channel.h>)
+    magpie::go([this] {
+      ++here_;
+      door_.receive();
+      all_.done();
+    });
+#else
+    magpie::go([this, &door = doors_.emplace_back()] {
+      ++here_;
+      door.wait();
+      all_.done();
+    });
 #endif
-// =================================================================================================
+  }
+  while (here_ < goroutines) magpie::this_goroutine::yield();
+}
 
-// Returns when all of them have come as far as the door.
-void gather(crowd& all, long goroutines) {
-  for (long i = 0; i < goroutines; ++i) all.add_one();
-  while (all.here() < goroutines) magpie::this_goroutine::yield();
+void crowd::open() {
+#if __has_include(<magpie/channel.h>)
+  door_.close();
+#else
+  for (auto& door : doors_) door.finish();
+#endif
+  all_.wait();
 }
 
 // Yield: so many goroutines, each giving way so often.
 nanoseconds yield_all(long goroutines, long yields) {
-  completion all;
-  const instant start = now();
-  for (long i = 0; i < goroutines; ++i) {
-    all.go([yields] {
-      for (long n = 0; n < yields; ++n) magpie::this_goroutine::yield();
-    });
-  }
-  all.wait();
-  return now() - start;
+  return together(goroutines, [yields] {
+    for (long n = 0; n < yields; ++n) magpie::this_goroutine::yield();
+  });
 }
 
 void yield(const char* name, long goroutines, long total) {
@@ -187,7 +106,8 @@ nanoseconds spawn_all(long batch, long rounds) {
   completion all;
   const instant start = now();
   for (long r = 0; r < rounds; ++r) {
-    for (long i = 0; i < batch; ++i) all.go([] {});
+    all.add(batch);
+    for (long i = 0; i < batch; ++i) magpie::go([&all] { all.done(); });
     all.wait();
   }
   return now() - start;
@@ -235,7 +155,7 @@ void skynet_workload() {
     elapsed = now() - start;
     if (sum != size * (size - 1) / 2) fail("skynet: wrong sum");
   }
-  report("skynet", static_cast<double>(elapsed.count()) / 1e6, "ms");
+  report("skynet", in_milliseconds(elapsed), "ms");
 }
 
 // Fib: fork n-1, compute n-2 here, join.
@@ -274,32 +194,22 @@ void parked() {
   const double bytes_before = resident_bytes();
   instant start = now();
   crowd all;
-  gather(all, goroutines);
+  all.add(goroutines);
   const nanoseconds created = now() - start;
   sleep_outside(milliseconds(20));  // the last one is on its way to the door
   const double bytes = resident_bytes() - bytes_before;
   start = now();
   all.open();
-  all.wait();
   const nanoseconds woken = now() - start;
   report("parked_bytes", bytes / static_cast<double>(goroutines), "bytes");
   report("parked_create", per_operation(created, goroutines), "ns/op");
   report("parked_wake", per_operation(woken, goroutines), "ns/op");
 }
 
-nanoseconds cpu_time() {
-  rusage used{};
-  if (getrusage(RUSAGE_SELF, &used) != 0) fail("getrusage failed");
-  const auto of = [](const timeval& t) {
-    return seconds(t.tv_sec) + std::chrono::microseconds(t.tv_usec);
-  };
-  return of(used.ru_utime) + of(used.ru_stime);
-}
-
 // Idle: what 1000 waiting goroutines cost, in percent of one CPU.
 void idle() {
   crowd all;
-  gather(all, 1000);
+  all.add(1000);
   sleep_outside(milliseconds(100));
   const nanoseconds used_before = cpu_time();
   const instant start = now();
@@ -307,7 +217,6 @@ void idle() {
   const nanoseconds used = cpu_time() - used_before;
   const nanoseconds elapsed = now() - start;
   all.open();
-  all.wait();
   report("idle", 100 * per_operation(used, elapsed.count()), "percent");
 }
 
@@ -392,10 +301,8 @@ long number(const char* text) {
   return n;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> workloads = {
+table all_workloads() {
+  table all = {
       {"yield2", [] { yield("yield2", 2, 6'000'000); }},
       {"yield1000", [] { yield("yield1000", 1000, 3'000'000); }},
       {"spawn1000", [] { spawn("spawn1000", 1000); }},
@@ -406,11 +313,20 @@ int main(int argc, char** argv) {
       {"idle", idle},
       {"blocking10k", blocking},
   };
-  const auto chosen = workloads.find(argc > 1 ? argv[1] : "");
-  if (argc < 3 || argc > 4 || chosen == workloads.end()) {
-    std::fprintf(stderr,
-                 "usage: workloads yield2|yield1000|spawn1000|spawn_join|skynet|fib|parked|idle|"
-                 "blocking10k procs [divisor]\n");
+  add_channels(all);
+  add_locks(all);
+  add_timers(all);
+  add_contexts(all);
+  return all;
+}
+
+int run(int argc, char** argv) {
+  const table all = all_workloads();
+  const auto chosen = all.find(argc > 1 ? argv[1] : "");
+  if (argc < 3 || argc > 4 || chosen == all.end()) {
+    std::fprintf(stderr, "usage: workloads <name> procs [divisor], where the name is one of");
+    for (const auto& [name, workload] : all) std::fprintf(stderr, " %s", name.c_str());
+    std::fprintf(stderr, "\n");
     return 2;
   }
   g_procs = static_cast<int>(number(argv[2]));
@@ -421,3 +337,8 @@ int main(int argc, char** argv) {
   magpie::run(config, chosen->second);
   return 0;
 }
+
+}  // namespace
+}  // namespace workloads
+
+int main(int argc, char** argv) { return workloads::run(argc, argv); }

@@ -1,0 +1,108 @@
+// Mutexes.
+
+#include "workloads.h"
+
+#if __has_include(<magpie/mutex.h>)
+#include <magpie/mutex.h>
+#endif
+#if __has_include(<magpie/shared_mutex.h>)
+#include <magpie/shared_mutex.h>
+#endif
+
+#include <mutex>
+#include <shared_mutex>
+
+namespace workloads {
+namespace {
+
+#if __has_include(<magpie/mutex.h>)
+
+// Mutex: a hundred goroutines count under one lock.
+constexpr long k_lockers = 100;
+
+nanoseconds count_all(long each) {
+  magpie::mutex mutex;
+  long counter = 0;
+  const nanoseconds elapsed = together(k_lockers, [&mutex, &counter, each] {
+    for (long i = 0; i < each; ++i) {
+      const std::lock_guard lock(mutex);
+      ++counter;
+    }
+  });
+  if (counter != k_lockers * each) fail("mutex: wrong count");
+  return elapsed;
+}
+
+void mutex() {
+  const long each = count(20'000);
+  count_all(std::max(1L, each / 10));
+  report("mutex", per_operation(count_all(each), k_lockers * each), "ns/op");
+}
+
+// The same, but whoever holds the lock gives way, so that nearly everyone who wants it waits.
+nanoseconds count_all_yielding(long each) {
+  magpie::mutex mutex;
+  long counter = 0;
+  const nanoseconds elapsed = together(k_lockers, [&mutex, &counter, each] {
+    for (long i = 0; i < each; ++i) {
+      const std::lock_guard lock(mutex);
+      ++counter;
+      magpie::this_goroutine::yield();
+    }
+  });
+  if (counter != k_lockers * each) fail("mutex_park: wrong count");
+  return elapsed;
+}
+
+void mutex_park() {
+  const long each = count(5'000);
+  count_all_yielding(std::max(1L, each / 10));
+  report("mutex_park", per_operation(count_all_yielding(each), k_lockers * each), "ns/op");
+}
+
+#endif
+#if __has_include(<magpie/shared_mutex.h>)
+
+// Shared readers: four goroutines per P read under a lock that nobody takes to write.
+nanoseconds read_all(long readers, long each) {
+  magpie::shared_mutex mutex;
+  volatile long one = 1;  // read each time, not once before the loop
+  std::atomic<long> sum{0};
+  const nanoseconds elapsed = together(readers, [&mutex, &one, &sum, each] {
+    long mine = 0;
+    for (long i = 0; i < each; ++i) {
+      const std::shared_lock lock(mutex);
+      mine += one;
+    }
+    sum += mine;
+  });
+  if (sum != readers * each) fail("shared_readers: wrong sum");
+  return elapsed;
+}
+
+void shared_readers() {
+  const long readers = 4L * g_procs;
+  const long each = std::max(1L, count(4'000'000) / readers);
+  read_all(readers, std::max(1L, each / 10));
+  report("shared_readers", per_operation(read_all(readers, each), readers * each), "ns/op");
+}
+
+#endif
+
+}  // namespace
+
+void add_locks(table& to) {
+#if __has_include(<magpie/mutex.h>)
+  to["mutex"] = mutex;
+  to["mutex_park"] = mutex_park;
+#else
+  add_absent(to, {"mutex", "mutex_park"}, "<magpie/mutex.h>");
+#endif
+#if __has_include(<magpie/shared_mutex.h>)
+  to["shared_readers"] = shared_readers;
+#else
+  add_absent(to, {"shared_readers"}, "<magpie/shared_mutex.h>");
+#endif
+}
+
+}  // namespace workloads
