@@ -89,24 +89,28 @@ void timers() {
 }
 
 // Fire: a million timers become due within a millisecond, in no order. Timed from the first that
-// is due to the end of the last goroutine.
-nanoseconds fire_all(long number) {
+// is due to the end of the last goroutine, if all were made before that.
+std::optional<nanoseconds> fire_all(long number, nanoseconds lead) {
   numbers random;
   completion all;
   all.add(number);
-  const instant due = now() + window(milliseconds(1500));
+  const instant due = now() + lead;
   for (long i = 0; i < number; ++i) {
     magpie::after_func(due - now() + random.below(milliseconds(1)), [&all] { all.done(); });
   }
-  if (now() > due) fail("timers_fire: the first was due before the last was made");
+  const bool in_time = now() < due;
   all.wait();
+  if (!in_time) return std::nullopt;
   return now() - due;
 }
 
 void timers_fire() {
   const long number = count(1'000'000);
-  fire_all(number);  // all of them run at once: the second pass finds their stacks
-  report("timers_fire", per_operation(fire_all(number), number), "ns/op");
+  nanoseconds lead = window(milliseconds(1500));
+  fire_all(number, lead);  // all of them run at once: the next pass finds their stacks
+  std::optional<nanoseconds> elapsed = fire_all(number, lead);
+  while (!elapsed) elapsed = fire_all(number, lead *= 2);
+  report("timers_fire", per_operation(*elapsed, number), "ns/op");
 }
 
 #endif
