@@ -89,6 +89,7 @@ class stack_pool {
   bool stock(shelf&);
   bool add_slab(shelf&);
   bool carve(stack_chunk&);
+  static void warm_up(stack_chunk&);
   bool install_guards(stack_chunk&);
   void blank_whole_chunks(shelf&, std::size_t keep);
   void return_records_locked(shelf&, stack_slab&);

@@ -46,15 +46,15 @@ inline constexpr std::size_t k_inline_closure = detail::inline_closure_size;
 struct goroutine_extra;
 
 struct alignas(2 * k_cache_line) G {
-  // First line: all that a goroutine needs which runs to its end without waiting.
-  const task_type* task = nullptr;  // null once it has started
-  G* next = nullptr;                // in the queue or list it is on
+  // First line: what is looked at when it begins.
+  const task_type* task = nullptr;   // null once it has started
+  const void* spawn_site = nullptr;  // the return address of go()
   alignas(detail::inline_closure_alignment) std::byte closure[k_inline_closure];
 
-  // Second line.
+  // Second line: what is looked at whenever it stops, is woken or moved.
   rt::fiber fiber;  // registers while it does not run; no stack before it first runs
   std::uint64_t id = 0;
-  const void* spawn_site = nullptr;  // the return address of go()
+  G* next = nullptr;  // in the queue or list it is on
   goroutine_extra* extra = nullptr;
   atomic<goroutine_state> state{goroutine_state::dead};
   atomic<wait_reason> waits_for{wait_reason::none};

@@ -26,6 +26,10 @@ error commit(memory_range);
 // Gives the memory of committed pages back; they read as zero when touched again. Guards stay.
 error give_back(memory_range);
 
+// Gives up to 64 committed ranges their memory now, which costs less than a fault for each page
+// later. False: not all of them have it, and nothing is lost.
+bool populate(std::span<const memory_range>);
+
 // Gives the address space back too.
 error unmap(memory_range);
 

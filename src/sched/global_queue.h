@@ -7,6 +7,7 @@
 
 #include "base/atomic.h"
 #include "goroutine/g.h"
+#include "sched/goroutine_ring.h"
 
 namespace magpie::rt {
 
@@ -22,7 +23,11 @@ class global_queue {
     publish_length();
   }
   void push_all(goroutine_queue& from) {
-    queue_.append(from);
+    while (G* const g = from.pop_front()) queue_.push_back(g);
+    publish_length();
+  }
+  void push_all(G* const* from, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) queue_.push_back(from[i]);
     publish_length();
   }
 
@@ -32,20 +37,19 @@ class global_queue {
     return g;
   }
 
-  // A fair share for one of `procs` Ps: one to run, returned, and the rest into `more`.
-  G* pop_batch(std::size_t procs, std::size_t most, goroutine_queue& more) {
+  // A fair share for one of `procs` Ps, at most `most`. Returns how many it is.
+  std::size_t pop_batch(std::size_t procs, std::size_t most, G** out) {
     const std::size_t count = std::min({most, queue_.size(), queue_.size() / procs + 1});
-    G* const first = queue_.pop_front();
-    for (std::size_t i = 1; i < count; ++i) more.push_back(queue_.pop_front());
+    for (std::size_t i = 0; i < count; ++i) out[i] = queue_.pop_front();
     publish_length();
-    return first;
+    return count;
   }
 
  private:
   // relaxed: the fence in wake_p() and the one before a thread's last look order it.
   void publish_length() { length_.store(queue_.size(), relaxed); }
 
-  goroutine_queue queue_;
+  goroutine_ring queue_;
   atomic<std::size_t> length_{0};
 };
 

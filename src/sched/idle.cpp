@@ -36,11 +36,12 @@
 // run_next. A goroutine in run_next is not stolen at once (steal.cpp), so an M woken for it alone
 // would find nothing to take, go back to sleep, and be woken by the next: two goroutines that
 // ready each other would keep a third of a processor busy with that. Instead an M that sees work
-// in run_next slots only sleeps with one eye open: it is drowsy, and looks again after half a
-// millisecond. While somebody is drowsy nobody is woken for a run_next; for work in a ring as
-// always.
+// in run_next slots only sleeps with one eye open: it is drowsy, and looks again after a fraction
+// of a millisecond. While somebody is drowsy nobody is woken for a run_next; for work in a ring as
+// always. Every sleep begins like that: that a run_next was empty for a moment means little.
 
 #include <algorithm>
+#include <utility>
 
 #include "os/clock.h"
 #include "os/fence.h"
@@ -55,7 +56,9 @@ constexpr std::uint64_t k_spins_per_second = 1'000'000'000 / 20'000;
 // Often enough to be quicker than a wake-up; each look costs the looked-at P a cache miss.
 constexpr std::uint64_t k_looks_per_second = 1'000'000'000 / 3'000;
 
-constexpr os::nanos k_drowsy_time = 500'000;
+// How long an M is drowsy: longer each time it has looked for work in vain.
+constexpr os::nanos k_shortest_doze = 50'000;
+constexpr int k_most_doublings = 4;
 
 // Between two looks for a deadlock while nothing moves: from the first to the longest.
 constexpr os::nanos k_first_check = 1'000'000;
@@ -133,14 +136,19 @@ run_queue::popped scheduler::while_spinning(M& m) {
     if (!may_spin()) return {};
     become_spinning(m);
   }
-  const std::uint64_t until = os::ticks() + os::ticks_per_second() / k_spins_per_second;
+  judge_loot(*m.p);
+  std::uint64_t until = os::ticks() + os::ticks_per_second() / k_spins_per_second;
   do {
-    if (G* const g = steal_work(m)) return {g, false};
-    if (G* const g = steal_forgotten(m)) return {g, false};
     if (run_timers_of_all(&m, 0)) {
       if (auto found = from_local_queue(m); found.g) return found;
     }
-    if (auto found = from_global_queue(m); found.g) return found;
+    if (holds_back(m)) {
+      until = os::ticks() + os::ticks_per_second() / k_spins_per_second;
+    } else {
+      if (G* const g = steal_work(m)) return {g, false};
+      if (G* const g = steal_forgotten(m)) return {g, false};
+      if (auto found = from_global_queue(m); found.g) return found;
+    }
     // Looking takes the queue's cache line from the P that works: not too often.
     const std::uint64_t next_look = os::ticks() + os::ticks_per_second() / k_looks_per_second;
     while (os::ticks() < next_look) cpu_relax();
@@ -150,48 +158,76 @@ run_queue::popped scheduler::while_spinning(M& m) {
 
 // ---- The sleeping side ------------------------------------------------------------------------
 
+namespace {
+
+// One M's share in the count of the drowsy. relaxed throughout: whoever leaves a run_next to a
+// drowsy M has published it before, and the M looks once more, with a heavy fence in between,
+// after it has stopped being drowsy.
+class drowsiness {
+ public:
+  explicit drowsiness(atomic<int>& count) : count_(count) { count_.fetch_add(1, relaxed); }
+  ~drowsiness() { end(); }
+  bool lasts() const { return lasts_; }
+  void begin() {
+    if (!std::exchange(lasts_, true)) count_.fetch_add(1, relaxed);  // relaxed: see above
+  }
+  void end() {
+    if (std::exchange(lasts_, false)) count_.fetch_sub(1, relaxed);  // relaxed: see above
+  }
+
+ private:
+  atomic<int>& count_;
+  bool lasts_ = true;
+};
+
+}  // namespace
+
 // Gives up the P, if the M has one, and sleeps until it is given another. False: the thread is
 // not needed any more.
 bool scheduler::sleep_until_work(M& m) {
+  // Drowsy before the P is given up: else whoever uses run_next just now would wake this M before
+  // it is asleep, again and again.
+  drowsiness drowsy(drowsy_);
   if (!give_up_p(m)) return true;
+  const os::nanos doze = k_shortest_doze << std::min(m.vain_searches++, k_most_doublings);
   os::nanos next_check = k_first_check;
   for (;;) {
     const visible_work seen = last_look();
     if (seen == visible_work::stealable && take_p_back(m)) return true;
-    const bool drowsy = seen == visible_work::in_run_next_only;
+    if (seen == visible_work::in_run_next_only) drowsy.begin();
     // All goroutines wait and this is the last thread that falls asleep: those who could wake one
     // from outside may fall asleep later, and then nobody else is left to notice.
     const bool last_one = seen == visible_work::none && check_deadlock();
-    // relaxed: a goroutine put into a run_next while this says drowsy is looked for below, after
-    // the time is up, with a heavy fence in between.
-    if (drowsy) drowsy_.fetch_add(1, relaxed);
-    const os::nanos limit = drowsy ? k_drowsy_time : last_one ? next_check : k_thread_idle_limit;
+    const os::nanos limit = drowsy.lasts() ? doze : last_one ? next_check : k_thread_idle_limit;
     const os::nanos timer = become_timekeeper(m);
     const bool handed = wait_for_p(m, std::min(os::now() + limit, timer));
-    if (drowsy) drowsy_.fetch_sub(1, relaxed);  // as above
     const bool kept_time = timer != os::k_never && resign_as_timekeeper(m);
     if (handed) {
-      // It saw work, or was counted as a spinner when others decided to leave theirs to it, or
-      // watched the timers, and now runs something else: another one must look.
-      if ((seen != visible_work::none || kept_time) && m.p != nullptr && !m.spinning) wake_p();
+      // It was drowsy or a spinner when others decided to leave work to it, or watched the timers,
+      // and now runs something else: another one must look.
+      const bool relied_on = seen != visible_work::none || kept_time;
+      if (relied_on && m.p != nullptr && !m.spinning) wake_p();
       return m.p != nullptr;  // null: the runtime ends
     }
     if (timer <= os::now()) {
       if (take_p_back(m)) return true;
       continue;  // no P is idle any more, and those who hold them look
     }
+    if (drowsy.lasts()) {
+      drowsy.end();
+      os::heavy_fence();
+      // The second look at a run_next, with a P: steal_forgotten().
+      if (seen == visible_work::in_run_next_only && take_p_back(m)) return true;
+      continue;
+    }
     if (last_one) {
       next_check = std::min(2 * next_check, k_longest_check);
       continue;
     }
-    if (!drowsy) {
-      const os::lock_guard hold(lock_);
-      if (!idle_ms_.contains(&m)) continue;  // handed a P in the last moment
-      idle_ms_.remove(&m);
-      return false;
-    }
-    os::heavy_fence();
-    if (take_p_back(m)) return true;  // the second look, with a P: steal_forgotten()
+    const os::lock_guard hold(lock_);
+    if (!idle_ms_.contains(&m)) continue;  // handed a P in the last moment
+    idle_ms_.remove(&m);
+    return false;
   }
 }
 

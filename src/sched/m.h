@@ -40,6 +40,7 @@ struct M : thread_state {
   G* stopped_locked = nullptr;       // the goroutine locked to this thread has stopped: wait for it
   bool ends_with_goroutine = false;  // one that was locked to this thread has ended
   bool prefers_newest = false;       // see pop_local()
+  int vain_searches = 0;             // since it last found something to steal
   os::nanos unannounced_timer = os::k_never;  // the earliest it has added on its way here
   bool spinning = false;  // looks for work without having any; counted in idle_state::spinning
 
@@ -79,6 +80,7 @@ struct M : thread_state {
     std::uint64_t since = 0;  // ticks
   };
   sighting sightings[16];
+  std::uint64_t progress_seen = 0;  // by holds_back()
 };
 
 }  // namespace magpie::rt

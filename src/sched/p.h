@@ -62,6 +62,7 @@ struct alignas(k_cache_line) P {
 
   // Owner only.
   alignas(k_cache_line) goroutine_stack free_gs;
+  std::size_t cold = 0;  // goroutines in the ring that came from the global queue, about
   stack_cache stacks;
   std::uint64_t next_goroutine_id = 0;  // of a batch this P drew; equal to the end: draw anew
   std::uint64_t end_goroutine_id = 0;
@@ -70,6 +71,13 @@ struct alignas(k_cache_line) P {
     std::uint64_t since = 0;                // ticks
     std::uint64_t slices_at_last_look = 0;  // at the global queue, out of turn
   } chain;  // the turns since `slices` changed, all through run_next; see schedule.cpp
+
+  struct {
+    std::size_t count = 0;    // of goroutines got from elsewhere; 0: judged already
+    std::uint64_t since = 0;  // ticks
+    int poor = 0;             // so many in a row were not worth it
+    std::uint64_t hold_back_until = 0;
+  } loot;  // see steal.cpp
 
   struct {
     os::nanos next = 0;

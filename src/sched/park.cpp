@@ -78,16 +78,16 @@ void scheduler::ready(M* m, G* g) {
 }
 
 // Many at once, in their order: behind those who are runnable on this P already.
-void scheduler::ready_all(M* m, goroutine_queue& woken) {
-  const std::size_t count = woken.size();
+void scheduler::ready_all(M* m, G* const* woken, std::size_t count) {
+  std::size_t here = 0;
   if (m != nullptr) {
     m->p->counters.readies.add(count);
-    m->p->queue.push_all(woken);
+    here = m->p->queue.push_all(woken, count);
   }
-  if (!woken.empty()) {
+  if (here != count) {
     const os::lock_guard hold(lock_);
     if (m == nullptr) readied_outside_ += count;
-    global_.push_all(woken);
+    global_.push_all(woken + here, count - here);
   }
   wake_p();
 }

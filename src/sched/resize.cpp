@@ -59,7 +59,7 @@ void scheduler::retire_p(M& m) {
   if (p != ps_[0]) ps_[0]->timers.absorb(p->timers);
   {
     const os::lock_guard hold(lock_);
-    while (G* const g = p->free_gs.pop()) free_gs_.push(g);
+    while (G* const g = p->free_gs.pop()) free_gs_.push_back(g);
     release_p(m);
     if (p->retired.load(relaxed)) {  // relaxed: written under the lock
       p->off = true;

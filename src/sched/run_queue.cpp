@@ -1,5 +1,7 @@
 #include "sched/run_queue.h"
 
+#include <algorithm>
+
 namespace magpie::rt {
 
 void run_queue::push_slow(G* g, goroutine_queue& overflow) {
@@ -31,13 +33,16 @@ G* run_queue::pop_newest() {
   return nullptr;
 }
 
-void run_queue::push_all(goroutine_queue& from) {
-  std::uint32_t tail = tail_.load(relaxed);                 // relaxed: only the owner writes it
+std::size_t run_queue::push_all(G* const* from, std::size_t count) {
+  const std::uint32_t tail = tail_.load(relaxed);           // relaxed: only the owner writes it
   const std::uint32_t head = head_in(head_.load(acquire));  // pairs with consume()'s release
-  while (!from.empty() && tail - head < k_size) {
-    slots_[tail++ % k_size].store(from.pop_front(), relaxed);  // published below
+  const std::size_t room = k_size - (tail - head);
+  const auto pushed = static_cast<std::uint32_t>(std::min(room, count));
+  for (std::uint32_t i = 0; i < pushed; ++i) {
+    slots_[(tail + i) % k_size].store(from[i], relaxed);  // published below
   }
-  tail_.store(tail, release);  // pairs with the acquire in grab_half()
+  tail_.store(tail + pushed, release);  // pairs with the acquire in grab_half()
+  return pushed;
 }
 
 void run_queue::drain_into(goroutine_queue& to) {

@@ -61,7 +61,7 @@ class scheduler {
   // A waiting goroutine becomes runnable. m: the caller's M in this runtime, or null.
   void ready(M* m, G* g);
   // The same for several, which are in the state runnable already.
-  void ready_all(M* m, goroutine_queue& woken);
+  void ready_all(M* m, G* const* woken, std::size_t count);
   // Others on this P get their turn first.
   M* yield(M* m);
   // Its time slice is over: it goes to the end of the line.
@@ -138,8 +138,13 @@ class scheduler {
   run_queue::popped from_local_queue(M& m);
   run_queue::popped from_global_queue(M& m);
   G* take_global_batch_locked(M& m);
+  static void prefetch_ahead(P& p);
 
   // steal.cpp
+  static void begin_loot(M& m, std::size_t count);
+  static void judge_loot(P& p);
+  std::uint64_t progress_of_all() const;
+  bool holds_back(M& m);
   G* steal_work(M& m);
   G* steal_forgotten(M& m);
 
@@ -272,7 +277,7 @@ class scheduler {
   global_queue global_;  // but for its length
   intrusive_list<P, &P::idle_links> idle_ps_;
   intrusive_list<M, &M::idle_links> idle_ms_;
-  goroutine_stack free_gs_;
+  goroutine_ring free_gs_;
   g_arena* arenas_ = nullptr;
   int threads_ = 0;  // Ms that exist or were wished for
   int threads_peak_ = 0;

@@ -51,19 +51,18 @@ constexpr std::size_t k_most_free_gs = 192;
 
 }  // namespace
 
+// Nothing of a dead G is touched under the lock: it may be in another processor's cache.
 G* scheduler::refill_free_gs(P* p) {
-  const os::lock_guard hold(lock_);
+  G* batch[k_batch];
   const std::size_t wanted = p != nullptr ? k_batch : 1;
-  G* first = nullptr;
-  for (std::size_t i = 0; i < wanted; ++i) {
-    G* const g = free_gs_.empty() ? carve_g_locked() : free_gs_.pop();
-    if (first == nullptr) {
-      first = g;
-    } else {
-      p->free_gs.push(g);
+  {
+    const os::lock_guard hold(lock_);
+    for (std::size_t i = 0; i < wanted; ++i) {
+      batch[i] = free_gs_.size() != 0 ? free_gs_.pop_back() : carve_g_locked();
     }
   }
-  return first;
+  for (std::size_t i = wanted; i-- > 1;) p->free_gs.push(batch[i]);
+  return batch[0];
 }
 
 G* scheduler::new_g(M* m) {
@@ -76,13 +75,15 @@ G* scheduler::new_g(M* m) {
 void scheduler::free_g(M* m, G* g) {
   if (m == nullptr) {
     const os::lock_guard hold(lock_);
-    return free_gs_.push(g);
+    return free_gs_.push_back(g);
   }
   goroutine_stack& mine = m->p->free_gs;
   mine.push(g);
   if (mine.size() < k_most_free_gs) return;
+  G* batch[k_batch];
+  for (G*& surplus : batch) surplus = mine.pop();
   const os::lock_guard hold(lock_);
-  for (std::size_t i = 0; i < k_batch; ++i) free_gs_.push(mine.pop());
+  for (G* const surplus : batch) free_gs_.push_back(surplus);
 }
 
 void scheduler::spawn(M* m, G* g) {

@@ -3,8 +3,10 @@
 // Comes from: find_runnable(), for a spinning M with an empty queue.
 // Goes to:    the goroutine stolen; the rest of the loot is in this P's queue.
 
+#include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "os/clock.h"
 #include "sched/scheduler.h"
@@ -38,6 +40,60 @@ class random_order {
 
 }  // namespace
 
+// ---- Is it worth it? --------------------------------------------------------------------------
+//
+// A goroutine that is brought over drags its G, its closure and what it works on from one cache to
+// another: some hundred nanoseconds. One that does next to nothing is done sooner where it is, and
+// both processors are slowed down by the traffic. Nothing tells in advance what a goroutine will
+// do, but the last loot does: if all of it was done in less than it cost, the thief holds back for
+// a while, longer each time. Not longer than the others get on quickly, though: when they do not,
+// they have something better.
+
+namespace {
+
+constexpr os::nanos k_cost_of_one = 4'000;
+constexpr std::uint64_t k_first_holds_per_second = 10'000;  // 100 us
+constexpr int k_most_doublings = 5;
+constexpr std::uint64_t k_quick_looks = 8;  // so many turns or spawns between two looks: quick
+
+}  // namespace
+
+void scheduler::begin_loot(M& m, std::size_t count) {
+  m.vain_searches = 0;
+  m.p->loot.count = count;
+  m.p->loot.since = os::ticks();
+}
+
+// With an empty queue: what was brought over is done.
+void scheduler::judge_loot(P& p) {
+  if (p.loot.count == 0) return;
+  const std::uint64_t now = os::ticks();
+  const auto count = static_cast<os::nanos>(std::exchange(p.loot.count, 0));
+  if (os::ticks_to_nanos(now - p.loot.since) / count >= k_cost_of_one) {
+    p.loot.poor = 0;
+    return;
+  }
+  const std::uint64_t first = os::ticks_per_second() / k_first_holds_per_second;
+  p.loot.hold_back_until = now + (first << std::min(p.loot.poor, k_most_doublings));
+  ++p.loot.poor;
+}
+
+// How much all Ps have done so far, in turns and spawns.
+std::uint64_t scheduler::progress_of_all() const {
+  std::uint64_t sum = 0;
+  const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
+  for (int i = 0; i < count; ++i) sum += ps_[i]->turns.read() + ps_[i]->counters.spawned.read();
+  return sum;
+}
+
+bool scheduler::holds_back(M& m) {
+  if (m.p->loot.poor == 0 || os::ticks() >= m.p->loot.hold_back_until) return false;
+  const std::uint64_t progress = progress_of_all();
+  return progress - std::exchange(m.progress_seen, progress) >= k_quick_looks;
+}
+
+// ---- Stealing ---------------------------------------------------------------------------------
+
 // Half of the ring of some P. One pass: while an M spins it comes here several times, as Go's four
 // passes do without the pause in between.
 G* scheduler::steal_work(M& m) {
@@ -50,6 +106,7 @@ G* scheduler::steal_work(M& m) {
     if (G* const g = mine.queue.steal_half_from(victim.queue)) {
       mine.counters.steals.add();
       mine.counters.stolen.add(1 + mine.queue.ring_length());
+      begin_loot(m, 1 + mine.queue.ring_length());
       return g;
     }
   }
@@ -75,6 +132,7 @@ G* scheduler::steal_forgotten(M& m) {
       if (G* const taken = victim.queue.take_next()) {
         m.p->counters.steals.add();
         m.p->counters.stolen.add();
+        begin_loot(m, 1);
         return taken;
       }
     }

@@ -1,5 +1,7 @@
 #include "sched/waiting.h"
 
+#include <iterator>
+
 #include "os/thread.h"
 #include "sched/outside.h"
 #include "sched/timers.h"
@@ -155,11 +157,13 @@ void wake_list::wake_all(M* m) {
   waiter* w = std::exchange(first_, nullptr);
   last_ = nullptr;
   if (w != nullptr && w->next_woken == nullptr) return w->wake(m);
-  goroutine_queue batch;
+  G* batch[run_queue::k_size / 2];
+  std::size_t count = 0;
   scheduler* home = nullptr;  // of those in the batch
   const auto send_off = [&] {
-    if (!batch.empty())
-      home->ready_all(m != nullptr && &m->scheduler_ == home ? m : nullptr, batch);
+    if (count == 0) return;
+    home->ready_all(m != nullptr && &m->scheduler_ == home ? m : nullptr, batch, count);
+    count = 0;
   };
   while (w != nullptr) {
     waiter* const next = w->next_woken;  // before the wake: it may be gone then
@@ -167,12 +171,12 @@ void wake_list::wake_all(M* m) {
       w->wake(m);
     } else {
       scheduler& its = scheduler::home_of(w->g);
-      if (&its != home) {
+      if (&its != home || count == std::size(batch)) {
         send_off();
         home = &its;
       }
       w->g->transition(goroutine_state::waiting, goroutine_state::runnable);
-      batch.push_back(w->g);
+      batch[count++] = w->g;
     }
     w = next;
   }

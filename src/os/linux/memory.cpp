@@ -48,21 +48,20 @@ bool probe_guard_markers() {
   return works;
 }
 
-// All guards in one system call. A pidfd is opened each time: a kept one would mean the parent
+// All ranges in one system call. A pidfd is opened each time: a kept one would mean the parent
 // after a fork.
-bool install_in_one_call(std::span<const memory_range> guards) {
+bool advise_in_one_call(std::span<const memory_range> all, int advice) {
   constexpr std::size_t k_most = 64;
-  if (guards.size() < 2 || guards.size() > k_most) return false;
+  if (all.size() < 2 || all.size() > k_most) return false;
   iovec ranges[k_most];
   std::size_t total = 0;
-  for (std::size_t i = 0; i < guards.size(); ++i) {
-    ranges[i] = {guards[i].start, guards[i].size};
-    total += guards[i].size;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    ranges[i] = {all[i].start, all[i].size};
+    total += all[i].size;
   }
   const int self = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
   if (self < 0) return false;
-  const long advised =
-      syscall(SYS_process_madvise, self, ranges, guards.size(), MADV_GUARD_INSTALL, 0);
+  const long advised = syscall(SYS_process_madvise, self, ranges, all.size(), advice, 0);
   close(self);
   return advised == static_cast<long>(total);
 }
@@ -128,7 +127,7 @@ error install_guard_markers(std::span<const memory_range> guards) {
     const std::span<const memory_range> part =
         guards.first(std::min<std::size_t>(guards.size(), 64));
     guards = guards.subspan(part.size());
-    if (install_in_one_call(part)) continue;
+    if (advise_in_one_call(part, MADV_GUARD_INSTALL)) continue;
     // One by one: an older process_madvise, no descriptor left, or a range that is refused, which
     // is then known by its error. A guard installed twice is one guard.
     for (const memory_range guard : part) {
@@ -136,6 +135,13 @@ error install_guard_markers(std::span<const memory_range> guards) {
     }
   }
   return {};
+}
+
+bool populate(std::span<const memory_range> ranges) {
+#ifndef MADV_POPULATE_WRITE
+  constexpr int MADV_POPULATE_WRITE = 23;
+#endif
+  return advise_in_one_call(ranges, MADV_POPULATE_WRITE);
 }
 
 error remove_guard_markers(memory_range range) { return advise(range, MADV_GUARD_REMOVE); }

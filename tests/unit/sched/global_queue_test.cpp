@@ -38,10 +38,18 @@ TEST_F(GlobalQueue, TakesAWholeListOver) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(queue.pop(), &gs[i]);
 }
 
+TEST_F(GlobalQueue, KeepsTheOrderWhenItGrows) {
+  push(700);
+  for (int i = 0; i < 600; ++i) ASSERT_EQ(queue.pop(), &gs[i]);
+  push(2000);  // around the end of the ring, and beyond its size
+  for (int i = 600; i < 700; ++i) ASSERT_EQ(queue.pop(), &gs[i]);
+  for (int i = 0; i < 2000; ++i) ASSERT_EQ(queue.pop(), &gs[i]);
+  EXPECT_EQ(queue.length(), 0u);
+}
+
 TEST_F(GlobalQueue, EmptyQueueGivesNoBatch) {
-  goroutine_queue more;
-  EXPECT_EQ(queue.pop_batch(4, 128, more), nullptr);
-  EXPECT_TRUE(more.empty());
+  G* batch[128];
+  EXPECT_EQ(queue.pop_batch(4, 128, batch), 0u);
   EXPECT_EQ(queue.length(), 0u);
 }
 
@@ -50,11 +58,10 @@ TEST_F(GlobalQueue, BatchIsAFairShareAndOneMoreButNotMoreThanAllowed) {
     for (const std::size_t procs : {1u, 2u, 3u, 4u, 16u, 64u, 1024u}) {
       const std::size_t expected = std::min({std::size_t{128}, length, length / procs + 1});
       push(length);
-      goroutine_queue more;
-      ASSERT_EQ(queue.pop_batch(procs, 128, more), &gs[0]);
-      ASSERT_EQ(more.size(), expected - 1) << length << " for " << procs;
+      G* batch[128];
+      ASSERT_EQ(queue.pop_batch(procs, 128, batch), expected) << length << " for " << procs;
       ASSERT_EQ(queue.length(), length - expected);
-      for (std::size_t i = 1; i < expected; ++i) ASSERT_EQ(more.pop_front(), &gs[i]);
+      for (std::size_t i = 0; i < expected; ++i) ASSERT_EQ(batch[i], &gs[i]);
       for (std::size_t i = expected; i < length; ++i) ASSERT_EQ(queue.pop(), &gs[i]);
     }
   }
