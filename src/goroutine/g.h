@@ -45,6 +45,8 @@ inline constexpr std::size_t k_inline_closure = detail::inline_closure_size;
 // kept until it ends.
 struct goroutine_extra;
 
+struct waiter;
+
 struct alignas(2 * k_cache_line) G {
   // First line: what is looked at when it begins.
   const task_type* task = nullptr;   // null once it has started
@@ -54,7 +56,10 @@ struct alignas(2 * k_cache_line) G {
   // Second line: what is looked at whenever it stops, is woken or moved.
   rt::fiber fiber;  // registers while it does not run; no stack before it first runs
   std::uint64_t id = 0;
-  G* next = nullptr;  // in the queue or list it is on
+  union {
+    G* next = nullptr;       // in the queue or list it is on
+    const waiter* waits_as;  // while it waits in an object: see sched/waiting.h
+  };
   goroutine_extra* extra = nullptr;
   atomic<goroutine_state> state{goroutine_state::dead};
   atomic<wait_reason> waits_for{wait_reason::none};

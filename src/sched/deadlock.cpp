@@ -15,6 +15,7 @@
 #include "sched/outside.h"
 #include "sched/report.h"
 #include "sched/scheduler.h"
+#include "sched/waiting.h"
 
 namespace magpie::rt {
 
@@ -42,15 +43,43 @@ bool scheduler::check_deadlock() {
   return all_goroutines_wait_locked();
 }
 
+// Whose stack it is; null: that of no goroutine here.
+const G* scheduler::goroutine_at_locked(const void* place) const {
+  const auto* const address = static_cast<const char*>(place);
+  const G* found = nullptr;
+  for_each_g_locked([&](const G& g) {
+    const stack* const on = g.fiber.stack;
+    if (on == nullptr || address < on->low || address >= on->high) return;
+    if (on->occupant == &g.fiber || found == nullptr) found = &g;  // one may run on another's
+  });
+  return found;
+}
+
+void scheduler::print_what_it_waits_for_locked(printer& out, const G& g) const {
+  const waiter* const as = g.waits_as;
+  if (as == nullptr || as->object == nullptr) return;
+  out << "  waits in " << as->object;
+  if (as->holder != nullptr) {
+    out << ", held by ";
+    if (const G* const holder = goroutine_at_locked(as->holder)) {
+      print_name(out, *holder);
+    } else {
+      out << "a thread that is no goroutine";
+    }
+  }
+  out << '\n';
+}
+
 void scheduler::report_deadlock_locked() {
   fatal_report report("fatal error");
   printer& out = report.text();
   out << "all goroutines are asleep - deadlock!\n";
-  for_each_g_locked([&out](const G& g) {
+  for_each_g_locked([this, &out](const G& g) {
     if (g.state.load(relaxed) != goroutine_state::waiting) return;  // relaxed: nobody runs
     out << '\n';
     print_name(out, g);
     out << " [" << wait_reason_text(g.waits_for.load(relaxed)) << "]:\n";  // as above
+    print_what_it_waits_for_locked(out, g);
     if (g.fiber.stack != nullptr) {
       os::print_parked_backtrace(
           out, reinterpret_cast<std::uintptr_t>(g.fiber.registers.program_counter),

@@ -242,6 +242,8 @@ class scheduler {
   bool nobody_can_move_locked() const;
   int threads_known_to_sleep_locked() const;
   [[noreturn]] void report_deadlock_locked();
+  const G* goroutine_at_locked(const void* place) const;
+  void print_what_it_waits_for_locked(printer& out, const G& g) const;
   template <class Visit>
   void for_each_g_locked(Visit visit) const;
 

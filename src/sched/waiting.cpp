@@ -120,7 +120,9 @@ void entry::block(waiter& me, wait_reason why, enlist_function enlist, void* arg
   blocked_call call{me, enlist, argument};
   if (m_ == nullptr) return sleep_as_thread(call);
   me.g = m_->current;
+  me.g->waits_as = &me;
   m_ = m_->scheduler_.park(m_, why, commit_block, &call);
+  me.g->waits_as = nullptr;
 }
 
 bool entry::block_until(waiter& me, wait_reason why, enlist_function enlist, void* argument,
@@ -133,9 +135,11 @@ bool entry::block_until(waiter& me, wait_reason why, enlist_function enlist, voi
   }
   if (m_ == nullptr) return sleep_as_thread_until(call, deadline);
   me.g = m_->current;
+  me.g->waits_as = &me;
   wait_timer timer(call);
   timer.when = deadline;
   m_ = m_->scheduler_.park(m_, why, wait_timer::commit, &timer);
+  me.g->waits_as = nullptr;
   timer.cancel();
   return me.decided.load(relaxed) != &timer;  // relaxed: the wake brought it
 }
