@@ -4,8 +4,12 @@
 #include <magpie/async.h>
 #include <magpie/blocking.h>
 #include <magpie/errors.h>
+#include <magpie/event.h>
 #include <magpie/export.h>
 #include <magpie/go.h>
+#include <magpie/latch.h>
+#include <magpie/mutex.h>
 #include <magpie/runtime.h>
 #include <magpie/time.h>
 #include <magpie/version.h>
+#include <magpie/wait_group.h>
