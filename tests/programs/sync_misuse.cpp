@@ -18,6 +18,26 @@ void break_rule(std::string_view way) {
     guard.unlock();
   }
   if (way == "mutex_unlock_in_goroutine") magpie::run([&] { guard.unlock(); });
+  magpie::shared_mutex shared;
+  if (way == "shared_unlock") shared.unlock();
+  if (way == "shared_unlock_read_locked") {
+    shared.lock_shared();
+    shared.unlock();
+  }
+  if (way == "shared_unlock_shared") shared.unlock_shared();
+  if (way == "shared_unlock_shared_write_locked") {
+    shared.lock();
+    shared.unlock_shared();
+  }
+  if (way == "shared_unlock_shared_twice") {
+    shared.lock_shared();
+    shared.unlock_shared();
+    shared.unlock_shared();
+  }
+  if (way == "shared_unlock_shared_with_slots") {
+    for (int i = 0; i < 3; ++i) shared.lock_shared();
+    for (int i = 0; i < 4; ++i) shared.unlock_shared();
+  }
   if (way == "wait_group_exception") {
     magpie::run([] {
       magpie::wait_group all;
