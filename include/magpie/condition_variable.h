@@ -78,6 +78,7 @@ class MAGPIE_API condition_variable {
     return waits_.load(std::memory_order_seq_cst);
   }
   bool wait_slow(std::unique_lock<mutex>&, time_point deadline);
+  bool sleep(waiting& me, time_point deadline);
   void notify_slow(int count) noexcept;
 
   std::atomic<bool> waits_{false};  // somebody is on the list

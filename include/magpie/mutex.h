@@ -79,8 +79,6 @@ class MAGPIE_API mutex {
   }
 
  private:
-  friend class condition_variable;
-
   static constexpr std::uint32_t k_locked = 1;
 
   // For reports of deadlocks: somewhere on the stack of who holds it.
