@@ -65,7 +65,13 @@ class MAGPIE_API shared_mutex {
   void lock_shared() {
     if (!try_lock_shared()) lock_shared_slow(never);
   }
-  bool try_lock_shared();
+  bool try_lock_shared() {
+    std::uint32_t found = state_.load(std::memory_order_relaxed);  // relaxed: only worth a try?
+    // acquire: as in lock().
+    return (found == 0 && state_.compare_exchange_strong(found, k_reader, std::memory_order_acquire,
+                                                         std::memory_order_relaxed)) ||
+           try_lock_shared_slow();
+  }
   template <class Rep, class Period>
   bool try_lock_shared_for(std::chrono::duration<Rep, Period> timeout) {
     if (try_lock_shared()) return true;
@@ -75,10 +81,18 @@ class MAGPIE_API shared_mutex {
   bool try_lock_shared_until(std::chrono::time_point<Clock, Duration> deadline) {
     return try_lock_shared() || lock_shared_slow(detail::to_deadline(deadline));
   }
-  void unlock_shared();
+  void unlock_shared() {
+    std::uint32_t found = state_.load(std::memory_order_relaxed);  // relaxed: only worth a try?
+    // release: as in unlock().
+    if (found != k_reader || !state_.compare_exchange_strong(found, 0, std::memory_order_release,
+                                                             std::memory_order_relaxed)) {
+      unlock_one_of_many();
+    }
+  }
 
  private:
   static constexpr std::uint32_t k_writer = 1;
+  static constexpr std::uint32_t k_reader = 32;  // each of them
 
   // For reports of deadlocks: somewhere on the stack of the writer.
   [[gnu::always_inline]] void note_holder() {
@@ -95,6 +109,8 @@ class MAGPIE_API shared_mutex {
   struct waiting;
   struct settlement;
   bool try_lock_once();
+  bool try_lock_shared_slow();
+  void unlock_one_of_many();
   bool lock_slow(time_point deadline);
   bool lock_shared_slow(time_point deadline);
   bool wait_in(detail::wait_list&, waiting& me, void* entry_inside, void* held, time_point);
@@ -104,7 +120,9 @@ class MAGPIE_API shared_mutex {
   bool leave_slot();
   bool may_use_slots() const;
   void gather_readers(void* m);
+  std::uint32_t take_or_stay(bool on_the_way, bool stays);
   void settle(settlement&);
+  void pass_on(settlement&);
 
   std::atomic<std::uint32_t> state_{0};
   detail::lock_word lock_;

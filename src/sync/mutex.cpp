@@ -30,6 +30,7 @@
 
 #include "base/check.h"
 #include "sched/waiting.h"
+#include "sync/spinning.h"
 
 namespace magpie {
 
@@ -40,11 +41,6 @@ namespace {
 constexpr std::uint32_t k_waiting = 2;
 constexpr std::uint32_t k_on_way = 4;
 constexpr std::uint32_t k_give = 8;
-
-// As long as a short critical section on another processor takes, and not longer than half of
-// what it costs to wait.
-constexpr int k_spins = 4;
-constexpr int k_pauses_per_spin = 10;
 
 std::uint64_t patience() {
   static const std::uint64_t ticks = os::ticks_per_second() / 1000;
@@ -113,11 +109,9 @@ bool mutex::lock_until_nanos(os::nanos deadline) {
   }
 }
 
-// A short while, if the holder may be running on another processor. Also when others want this
-// one: they would most likely come to the same lock, and a queue of those who wait is slower for
-// all than a microsecond here.
+// A short while; once, where that does not pay.
 bool mutex::spin_for_it(M* m, bool& on_the_way) {
-  const bool pays = m == nullptr || m->scheduler_.others_run();
+  const bool pays = spinning_pays(m);
   for (int i = 0; i < k_spins; ++i) {
     std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
     if ((found & k_locked) == 0) {
@@ -131,7 +125,7 @@ bool mutex::spin_for_it(M* m, bool& on_the_way) {
       // relaxed: keeps the holder from waking somebody; nothing is published.
       on_the_way = state_.compare_exchange_strong(found, found | k_on_way, relaxed);
     }
-    for (int pause = 0; pause < k_pauses_per_spin; ++pause) cpu_relax();
+    pause_between_spins();
   }
   return false;
 }

@@ -1,6 +1,6 @@
 // shared_mutex.cpp: readers that do not meet, and writers that find them all the same.
 //
-// The state counts readers and has four bits:
+// The state counts readers and has five bits:
 //
 //   k_writer     a writer has it;
 //   k_queued     somebody is on a list: who comes now waits, too, and who leaves looks at the
@@ -37,6 +37,7 @@
 #include "base/check.h"
 #include "os/thread.h"
 #include "sched/waiting.h"
+#include "sync/spinning.h"
 
 namespace magpie {
 
@@ -47,7 +48,7 @@ namespace {
 constexpr std::uint32_t k_queued = 2;
 constexpr std::uint32_t k_slots = 4;
 constexpr std::uint32_t k_gathering = 8;
-constexpr std::uint32_t k_reader = 16;
+constexpr std::uint32_t k_on_way = 16;
 
 constexpr std::uint64_t k_rest_factor = 9;
 
@@ -66,15 +67,14 @@ slot_line& own_line() {
 }
 
 // Calls `attempt` some times, if those who have the lock may be running elsewhere: most hold it for
-// less than it costs to wait.
+// less than it costs to wait. Not when others wait already: it is theirs first.
 template <class Attempt>
-bool spin(const M* m, Attempt attempt) {
-  constexpr int k_spins = 4;
-  constexpr int k_pauses_per_spin = 10;
-  if (m != nullptr && !m->scheduler_.others_run()) return false;
+bool spin(const M* m, const atomic<std::uint32_t>& state, Attempt attempt) {
+  if (!spinning_pays(m)) return false;
   for (int i = 0; i < k_spins; ++i) {
     if (attempt()) return true;
-    for (int pause = 0; pause < k_pauses_per_spin; ++pause) cpu_relax();
+    if ((state.load(relaxed) & k_queued) != 0) return false;  // relaxed: a hint
+    pause_between_spins();
   }
   return false;
 }
@@ -83,11 +83,21 @@ bool spin(const M* m, Attempt attempt) {
 
 struct shared_mutex::waiting : waiter {
   wait_node node{*this};
+  std::uint64_t since = 0;  // ticks; writers only, over all attempts
+  bool in_vain = false;     // was woken before, and found it locked
+  bool given = false;       // it is ours
+
+  static waiting& of(const wait_node& n) { return *static_cast<waiting*>(n.who); }
 };
 
 // Those to wake when the lock has been released.
 struct shared_mutex::settlement {
   wake_list woken;
+
+  void let_in(wait_node& n) {
+    waiting::of(n).given = true;
+    woken.add(*n.who);
+  }
 };
 
 // ---- Slots ------------------------------------------------------------------------------------
@@ -156,13 +166,13 @@ void shared_mutex::settle(settlement& now) {
   std::uint32_t let_in = 0;
   if (writers_.first != nullptr && found < k_reader) {
     if (wait_node* const writer = pop_front(writers_)) {
-      now.woken.add(*writer->who);
+      now.let_in(*writer);
       let_in = k_writer;
     }
   }
   if (let_in == 0 && writers_.first == nullptr) {
     while (wait_node* const reader = pop_front(readers_)) {
-      now.woken.add(*reader->who);
+      now.let_in(*reader);
       let_in += k_reader;
     }
   }
@@ -174,7 +184,7 @@ void shared_mutex::settle(settlement& now) {
   }
 }
 
-// Puts `me` on the list and waits until it was let in. False: the time is up.
+// Puts `me` on the list and waits until it was woken. False: the time is up.
 bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, void* entry_inside, void* held,
                            time_point deadline) {
   auto& inside = *static_cast<entry*>(entry_inside);
@@ -184,7 +194,11 @@ bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, void* entry_ins
   me.object = this;
   me.holder = holder_.load(relaxed);  // relaxed: for reports
   me.contested = deadline != never;
-  push_back(list, me.node);
+  if (me.in_vain) {
+    push_front(list, me.node);
+  } else {
+    push_back(list, me.node);
+  }
   if (deadline == never) {
     inside.block(me, why, guard);
     return true;
@@ -204,32 +218,55 @@ bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, void* entry_ins
 
 bool shared_mutex::lock_slow(time_point deadline) {
   entry inside;
-  if (spin(inside.m(), [this] { return try_lock_once(); })) return true;
+  if (spin(inside.m(), state_, [this] { return try_lock_once(); })) return true;
+  std::uint64_t since = 0;
+  bool on_the_way = false;  // k_on_way stands for us
   for (;;) {
+    const bool time_is_up = on_the_way && deadline != never && os::now() >= to_nanos(deadline);
     object_guard held(lock_);
-    std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
-    for (;;) {
-      const std::uint32_t next = found == 0               ? k_writer
-                                 : (found & k_slots) != 0 ? (found & ~k_slots) | k_gathering
-                                                          : found | k_queued;
-      // seq_cst: [close]; as the acquire in lock() otherwise.
-      if (state_.compare_exchange_weak(found, next, seq_cst, relaxed)) break;
-    }
-    if (found == 0) return true;
+    const std::uint32_t found = take_or_stay(on_the_way, !time_is_up);
+    if ((found & ~k_on_way) == 0) return true;
     if ((found & k_slots) != 0) {
       held.unlock();
       gather_readers(inside.m());
       continue;
     }
+    if (time_is_up) return false;
     waiting me;
-    return wait_in(writers_, me, &inside, &held, deadline);
+    me.in_vain = on_the_way;
+    me.since = since != 0 ? since : os::ticks();
+    since = me.since;
+    if (!wait_in(writers_, me, &inside, &held, deadline)) return false;
+    if (me.given) return true;
+    on_the_way = true;
+  }
+}
+
+// One step for a writer who is not on a list: takes the lock if it is free, else closes the slots
+// if they are open, else says that somebody waits. Returns what was found. Under the lock.
+std::uint32_t shared_mutex::take_or_stay(bool on_the_way, bool stays) {
+  const bool others = writers_.first != nullptr || readers_.first != nullptr;
+  std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
+  for (;;) {
+    std::uint32_t next = on_the_way ? found & ~k_on_way : found;
+    if ((found & ~k_on_way) == 0) {
+      next |= k_writer | (others && next == 0 ? k_queued : 0);
+    } else if ((found & k_slots) != 0) {
+      next = (next & ~k_slots) | k_gathering;
+    } else if (stays || others) {
+      next |= k_queued;
+    }
+    // seq_cst: [close]; as the acquire in lock() otherwise.
+    if (state_.compare_exchange_weak(found, next, seq_cst, relaxed)) return found;
   }
 }
 
 bool shared_mutex::try_lock_once() {
-  std::uint32_t found = 0;
-  // acquire: as in lock().
-  if (state_.compare_exchange_strong(found, k_writer, acquire, relaxed)) return true;
+  std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
+  while ((found & ~k_on_way) == 0) {
+    // acquire: as in lock().
+    if (state_.compare_exchange_weak(found, found | k_writer, acquire, relaxed)) return true;
+  }
   if (found != k_slots) return false;
   // seq_cst: [close]. Somebody else may be faster.
   if (!state_.compare_exchange_strong(found, k_gathering, seq_cst, relaxed)) return false;
@@ -243,38 +280,53 @@ bool shared_mutex::try_lock_once() {
 void shared_mutex::unlock_slow() {
   entry inside;
   for (;;) {
-    std::uint32_t found = k_writer;
-    // release: as in unlock(), and the last touch.
-    if (state_.compare_exchange_strong(found, 0, release, relaxed)) return;
+    std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
     if ((found & k_writer) == 0) fatal("unlock of unlocked shared_mutex");
+    if ((found & k_queued) == 0) {
+      // release: as in unlock(), and the last touch.
+      if (state_.compare_exchange_strong(found, found & ~k_writer, release, relaxed)) return;
+      continue;
+    }
     settlement now;
     {
-      object_guard held(lock_);
-      std::uint32_t let_in = 0;
-      while (wait_node* const reader = pop_front(readers_)) {
-        now.woken.add(*reader->who);
-        let_in += k_reader;
-      }
-      if (let_in == 0) {
-        if (wait_node* const writer = pop_front(writers_)) {
-          now.woken.add(*writer->who);
-          let_in = k_writer;
-        }
-      }
-      const bool queued = writers_.first != nullptr;
-      // Nobody: their time was up. It stays locked, and is unlocked in one step in the next round.
-      if (let_in == 0) let_in = k_writer;
-      // While there is a writer nobody changes the state but under the lock. release: as above.
-      state_.store(let_in | (queued ? k_queued : 0), release);
+      const object_guard held(lock_);
+      pass_on(now);
     }
     if (now.woken.empty()) continue;
     return now.woken.wake_all(inside.m());
   }
 }
 
+// From the writer who leaves to those on the lists. Under the lock; while there is a writer nobody
+// changes the state but under it.
+void shared_mutex::pass_on(settlement& now) {
+  std::uint32_t next = 0;
+  while (wait_node* const reader = pop_front(readers_)) {
+    now.let_in(*reader);
+    next += k_reader;
+  }
+  bool is_free = false;
+  if (next == 0) {
+    next = k_writer;  // also if nobody is left: it is unlocked in one step in the next round
+    if (wait_node* const writer = pop_front(writers_)) {
+      const waiting& first = waiting::of(*writer);
+      is_free = !first.in_vain && os::ticks() - first.since < os::ticks_per_second() / 1000;
+      if (is_free) {
+        now.woken.add(*writer->who);
+      } else {
+        now.let_in(*writer);
+      }
+    }
+  }
+  const std::uint32_t queued = writers_.first != nullptr ? k_queued : 0;
+  const std::uint32_t on_way = state_.load(relaxed) & k_on_way;  // relaxed: under the lock
+  // release: as in unlock().
+  state_.store(is_free ? k_on_way : next | queued | on_way, release);
+}
+
 // ---- Readers ----------------------------------------------------------------------------------
 
-bool shared_mutex::try_lock_shared() {
+bool shared_mutex::try_lock_shared_slow() {
   std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
   if ((found & k_slots) != 0) {
     if (enter_slot()) return true;
@@ -283,7 +335,7 @@ bool shared_mutex::try_lock_shared() {
   bool crowded = false;
   while ((found & (k_writer | k_queued | k_gathering)) == 0) {
     crowded = crowded || found >= k_reader;
-    const bool open = crowded && (found & k_slots) == 0 && may_use_slots();
+    const bool open = crowded && (found & (k_slots | k_on_way)) == 0 && may_use_slots();
     // acquire: as in lock().
     if (state_.compare_exchange_weak(found, (found + k_reader) | (open ? k_slots : 0), acquire,
                                      relaxed)) {
@@ -296,7 +348,7 @@ bool shared_mutex::try_lock_shared() {
 
 bool shared_mutex::lock_shared_slow(time_point deadline) {
   entry inside;
-  if (spin(inside.m(), [this] { return try_lock_shared(); })) return true;
+  if (spin(inside.m(), state_, [this] { return try_lock_shared_slow(); })) return true;
   object_guard held(lock_);
   std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
   for (;;) {
@@ -313,7 +365,7 @@ bool shared_mutex::lock_shared_slow(time_point deadline) {
   return wait_in(readers_, me, &inside, &held, deadline);
 }
 
-void shared_mutex::unlock_shared() {
+void shared_mutex::unlock_one_of_many() {
   std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
   // Without k_slots and k_gathering every reader is counted.
   if ((found & (k_slots | k_gathering)) != 0 && leave_slot()) return;
