@@ -2,10 +2,19 @@
 #pragma once
 
 #include <magpie/async.h>
+#include <magpie/barrier.h>
 #include <magpie/blocking.h>
+#include <magpie/condition_variable.h>
 #include <magpie/errors.h>
+#include <magpie/event.h>
 #include <magpie/export.h>
 #include <magpie/go.h>
+#include <magpie/latch.h>
+#include <magpie/mutex.h>
+#include <magpie/once.h>
 #include <magpie/runtime.h>
+#include <magpie/semaphore.h>
+#include <magpie/shared_mutex.h>
 #include <magpie/time.h>
 #include <magpie/version.h>
+#include <magpie/wait_group.h>

@@ -84,6 +84,11 @@ class scheduler {
   // Work became visible in a ring or in the global queue: is one more thread worth waking?
   void wake_p();
   void start_m(P* p, bool spinning);
+  // Whether some P besides the caller's runs goroutines: a hint for those who spin for one.
+  bool others_run() const {
+    // relaxed: numbers that change all the time.
+    return procs() - idle_count_.load(relaxed) - spinning_.load(relaxed) > 1;
+  }
 
   // ---- syscall.cpp ----
 

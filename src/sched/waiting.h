@@ -169,6 +169,9 @@ class [[nodiscard]] entry {
     return block_until(me, why, release_held, &held.hand_over(), deadline);
   }
 
+  // Others on this P get their turn first. Not on a plain thread.
+  void yield() { m_ = m_->scheduler_.yield(m_); }
+
   // See scheduler::run_inline().
   bool run_inline(const detail::meeting* end) { return m_->scheduler_.run_inline(m_, end); }
 

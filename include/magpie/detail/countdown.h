@@ -1,0 +1,48 @@
+// A number that goes to zero, and those who wait for that: what wait_group and latch are made of.
+// Not for users; the logic is in src/sync/countdown.cpp.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <magpie/detail/waiting.h>
+#include <magpie/export.h>
+
+namespace magpie::detail {
+
+class MAGPIE_API countdown {
+ public:
+  // Twice the number, plus one while somebody waits. Whoever makes it k_wake, zero while
+  // somebody waits, has to call wake_all(); everybody else is done with the object after its own
+  // change.
+  using state = std::int64_t;
+  static constexpr state k_one = 2;
+  static constexpr state k_wake = 1;
+  static constexpr std::ptrdiff_t k_most = INT64_MAX / 4;
+
+  enum class kind : std::uint8_t {
+    wait_group,
+    latch
+  };
+
+  constexpr explicit countdown(std::ptrdiff_t number) noexcept : state_(number * k_one) {}
+
+  // Returns what it was.
+  state change(state by) {
+    // acq_rel: all that was done before any change is visible to whoever sees the zero.
+    return state_.fetch_add(by, std::memory_order_acq_rel);
+  }
+  state read() const { return state_.load(std::memory_order_acquire); }  // pairs with change()
+  static constexpr bool is_zero(state s) { return s <= k_wake; }
+
+  void wait(kind);
+  void wake_all();
+
+ private:
+  std::atomic<state> state_;
+  lock_word lock_;
+  wait_list waiting_;
+};
+
+}  // namespace magpie::detail

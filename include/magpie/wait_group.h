@@ -1,0 +1,106 @@
+// Waiting for a number of goroutines to end.
+//
+//   magpie::wait_group all;
+//   for (job& j : jobs) all.go([&j] { j.run(); });
+//   all.wait();
+//
+// Or by hand: add() before the goroutine is started, done() when it ends. It may be used again
+// once every wait() has returned, and destroyed as soon as wait() has returned.
+//
+// What Go calls misuse throws magpie::misuse and leaves the number as it was: counting below
+// zero, and counting up from zero while somebody still waits for that zero.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include <magpie/detail/countdown.h>
+#include <magpie/detail/task.h>
+#include <magpie/export.h>
+
+namespace magpie {
+
+class wait_group;
+
+namespace detail {
+[[noreturn]] MAGPIE_API void throw_wait_group_misuse(const char* what);
+MAGPIE_API void end_of_change(countdown&, countdown::state by, countdown::state was);
+template <class F>
+struct counted_task;
+}  // namespace detail
+
+class wait_group {
+ public:
+  constexpr wait_group() noexcept : number_(0) {}
+  wait_group(const wait_group&) = delete;
+  wait_group& operator=(const wait_group&) = delete;
+
+  // So many more, or fewer, to wait for.
+  void add(std::ptrdiff_t count) {
+    using detail::countdown;
+    if (count > countdown::k_most || count < -countdown::k_most) [[unlikely]]
+      detail::throw_wait_group_misuse("wait_group: count out of range");
+    change(count * countdown::k_one);
+  }
+  void done() { change(-detail::countdown::k_one); }
+
+  // Until the number is zero. What was done before each done() happens before it returns.
+  void wait() {
+    if (!detail::countdown::is_zero(number_.read()))
+      number_.wait(detail::countdown::kind::wait_group);
+  }
+
+  // add(1), and f() in a new goroutine which ends with done(). f is destroyed before that. An
+  // exception that leaves f ends the process, as with magpie::go(); this_goroutine::exit() in it
+  // counts as done.
+  template <class F>
+  [[gnu::always_inline]] inline void go(F&& f) {
+    add(1);
+    try {
+      detail::spawn({}, detail::counted_task<std::decay_t<F>>{this, std::forward<F>(f)});
+    } catch (...) {
+      done();
+      throw;
+    }
+  }
+
+ private:
+  void change(detail::countdown::state by) {
+    const detail::countdown::state was = number_.change(by);
+    // Still something to wait for, and there was before: nothing else to do.
+    if (was > detail::countdown::k_wake && was + by > detail::countdown::k_wake) [[likely]]
+      return;
+    if (was + by == 0 || (was == 0 && by > 0)) return;
+    detail::end_of_change(number_, by, was);
+  }
+
+  detail::countdown number_;
+};
+
+namespace detail {
+
+// A closure of its own, so that small ones need no memory.
+template <class F>
+struct counted_task {
+  wait_group* group;
+  F f;
+
+  void operator()() && {
+    try {
+      if constexpr (std::is_trivially_destructible_v<F>) {
+        std::move(f)();
+      } else {
+        F mine(std::move(f));  // gone before done()
+        std::move(mine)();
+      }
+    } catch (const goroutine_exit&) {
+      group->done();
+      throw;
+    }
+    group->done();
+  }
+};
+
+}  // namespace detail
+}  // namespace magpie

@@ -1,0 +1,77 @@
+// countdown.cpp: the waiting of wait_group and latch.
+//
+// The state is changed by one atomic step, by whoever counts. The bit for "somebody waits" is set
+// under the object's lock, only while the number is not zero, and before the lock is released its
+// owner is on the list. So the one change that leads to zero with the bit set owns the list: it
+// takes the lock, the list, and the bit away, and wakes. The object cannot go away before, because
+// those it wakes are still inside wait().
+
+#include <magpie/detail/countdown.h>
+
+#include <magpie/errors.h>
+#include <magpie/wait_group.h>
+
+#include "sched/waiting.h"
+
+namespace magpie::detail {
+
+using namespace rt;
+
+namespace {
+
+constexpr wait_reason reason_of(countdown::kind k) {
+  return k == countdown::kind::latch ? wait_reason::latch_wait : wait_reason::wait_group_wait;
+}
+
+}  // namespace
+
+void countdown::wait(kind k) {
+  {
+    entry inside;
+    object_guard held(lock_);
+    state found = state_.load(relaxed);  // relaxed: the exchange decides
+    for (;;) {
+      if (is_zero(found)) return static_cast<void>(read());
+      // relaxed: who sees the bit takes the lock.
+      if (state_.compare_exchange_weak(found, found | k_wake, relaxed)) break;
+    }
+    waiter me;
+    me.object = this;
+    wait_node node{me};
+    push_back(waiting_, node);
+    inside.block(me, reason_of(k), held);
+  }
+  if (k == kind::wait_group && read() != 0)
+    throw_wait_group_misuse("wait_group: used again before an earlier wait() has returned");
+}
+
+void countdown::wake_all() {
+  const entry inside;
+  wake_list woken;
+  {
+    const object_guard held(lock_);
+    woken.add_all(waiting_);
+    state_.fetch_sub(k_wake, relaxed);  // relaxed: those who are woken learn it from the wake
+  }
+  woken.wake_all(inside.m());
+}
+
+// ---- wait_group's -----------------------------------------------------------------------------
+
+void throw_wait_group_misuse(const char* what) { throw misuse(what); }
+
+// `by` led to zero or below, or came up from there. Changes that break a rule are taken back.
+void end_of_change(countdown& number, countdown::state by, countdown::state was) {
+  const countdown::state is = was + by;
+  if (is == countdown::k_wake && by < 0) return number.wake_all();
+  if (is < 0) {
+    number.change(-by);
+    throw_wait_group_misuse("negative wait_group counter");
+  }
+  if (was == countdown::k_wake && by > 0) {
+    number.change(-by);
+    throw_wait_group_misuse("wait_group: add called concurrently with wait");
+  }
+}
+
+}  // namespace magpie::detail

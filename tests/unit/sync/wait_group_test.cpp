@@ -1,0 +1,182 @@
+#include <magpie/wait_group.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include <magpie/magpie.h>
+
+#include "support/subprocess.h"
+
+namespace magpie {
+namespace {
+
+using rt::testing::run_program;
+
+static_assert(!std::is_copy_constructible_v<wait_group>);
+[[maybe_unused]] constinit wait_group g_in_static_storage;
+
+std::string what_of(auto f) {
+  try {
+    f();
+  } catch (const misuse& e) {
+    return e.what();
+  }
+  return "nothing thrown";
+}
+
+TEST(WaitGroup, WaitsForAll) {
+  for (const int ps : {1, 2, 4}) {
+    runtime r({.procs = ps});
+    r.run([] {
+      wait_group all;
+      std::atomic<int> ran{0};
+      for (int round = 1; round <= 3; ++round) {
+        for (int i = 0; i < 1000; ++i) all.go([&ran] { ++ran; });
+        all.wait();
+        EXPECT_EQ(ran, 1000 * round);
+      }
+    });
+  }
+}
+
+TEST(WaitGroup, OfNothingDoesNotWait) {
+  wait_group none;
+  none.wait();
+  none.add(0);
+  none.wait();
+  none.add(2);
+  none.add(-2);
+  none.wait();
+}
+
+TEST(WaitGroup, ReleasesEverybodyWhoWaits) {
+  runtime r({.procs = 2});
+  r.run([] {
+    wait_group work, waiters;
+    work.add(1);
+    std::thread outside([&] { work.wait(); });
+    for (int i = 0; i < 10; ++i) waiters.go([&] { work.wait(); });
+    this_goroutine::yield();
+    work.done();
+    waiters.wait();
+    blocking([&] { outside.join(); });
+  });
+}
+
+TEST(WaitGroup, CountingBelowZeroThrowsAndChangesNothing) {
+  wait_group w;
+  EXPECT_EQ(what_of([&] { w.done(); }), "negative wait_group counter");
+  w.wait();
+  w.add(1);
+  EXPECT_THROW(w.add(-2), misuse);
+  EXPECT_THROW(w.add(PTRDIFF_MIN), misuse);
+  EXPECT_THROW(w.add(PTRDIFF_MAX), misuse);
+  w.done();
+  w.wait();
+}
+
+TEST(WaitGroup, CountingBelowZeroWhileSomebodyWaitsChangesNothing) {
+  runtime r({.procs = 1});
+  r.run([] {
+    wait_group w, other;
+    bool returned = false;
+    w.add(1);
+    other.go([&] {
+      w.wait();
+      returned = true;
+    });
+    this_goroutine::yield();
+    EXPECT_THROW(w.add(-2), misuse);
+    this_goroutine::yield();
+    EXPECT_FALSE(returned);
+    w.done();
+    other.wait();
+  });
+}
+
+// On one P the woken goroutine runs after the add().
+TEST(WaitGroup, UsedAgainBeforeWaitReturnedIsMisuse) {
+  runtime r({.procs = 1});
+  r.run([] {
+    wait_group w, other;
+    std::string said;
+    w.add(1);
+    other.go([&] { said = what_of([&] { w.wait(); }); });
+    this_goroutine::yield();
+    w.done();
+    w.add(1);
+    other.wait();
+    EXPECT_EQ(said, "wait_group: used again before an earlier wait() has returned");
+    w.done();
+  });
+}
+
+TEST(WaitGroup, TheFunctionIsGoneBeforeItCountsAsDone) {
+  for (const int ps : {1, 2}) {
+    runtime r({.procs = ps});
+    r.run([] {
+      for (int i = 0; i < 200; ++i) {
+        auto alive = std::make_shared<int>(0);
+        wait_group w;
+        w.go([alive] { ++*alive; });
+        w.wait();
+        EXPECT_EQ(alive.use_count(), 1);
+      }
+    });
+  }
+}
+
+TEST(WaitGroup, ExitCountsAsDone) {
+  runtime r({.procs = 2});
+  r.run([] {
+    wait_group w;
+    w.go([] { this_goroutine::exit(); });
+    w.go([big = std::vector<int>(100)] { this_goroutine::exit(); });
+    w.wait();
+  });
+}
+
+TEST(WaitGroup, AFailedSpawnIsNotWaitedFor) {
+  struct cannot_be_copied {
+    cannot_be_copied() = default;
+    cannot_be_copied(const cannot_be_copied&) { throw 1; }
+    void operator()() const {}
+  };
+  runtime r({.procs = 1});
+  r.run([] {
+    wait_group w;
+    const cannot_be_copied f;
+    EXPECT_THROW(w.go(f), int);
+    w.wait();
+  });
+}
+
+TEST(WaitGroup, AnExceptionEndsTheProcessBeforeWaitReturns) {
+  const auto end = run_program("sync_misuse", {"wait_group_exception"});
+  EXPECT_EQ(end.signal, SIGABRT);
+  EXPECT_THAT(end.output, ::testing::HasSubstr("thrown in a wait_group"));
+  EXPECT_THAT(end.output, ::testing::Not(::testing::HasSubstr("wait returned")));
+}
+
+TEST(WaitGroup, MayGoAsSoonAsWaitReturned) {
+  for (const int ps : {1, 2, 4}) {
+    runtime r({.procs = ps});
+    r.run([] {
+      for (int i = 0; i < 2000; ++i) {
+        auto w = std::make_unique<wait_group>();
+        for (int g = 0; g < 3; ++g) w->go([] {});
+        w->wait();
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace magpie
