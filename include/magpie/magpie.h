@@ -3,6 +3,7 @@
 
 #include <magpie/async.h>
 #include <magpie/blocking.h>
+#include <magpie/channel.h>
 #include <magpie/errors.h>
 #include <magpie/export.h>
 #include <magpie/go.h>

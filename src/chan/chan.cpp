@@ -1,0 +1,381 @@
+// chan.cpp: the life of a channel, and the operations on one whose elements move quietly. Those
+// whose move may throw are in turn.cpp, waiting for several channels at a time is in select.cpp.
+
+#include "chan/chan.h"
+
+#include <magpie/errors.h>
+
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <stdexcept>
+
+#include "chan/turn.h"
+
+namespace magpie::rt {
+
+[[noreturn]] void wait_for_ever(wait_reason why) {
+  waiter me;
+  entry inside;
+  inside.block(
+      me, why, [](void*) { return true; }, nullptr);
+  fatal("somebody was woken who waits for ever");
+}
+
+void wait_until(os::nanos deadline, wait_reason why) {
+  waiter me;
+  me.contested = true;
+  entry inside;
+  inside.block_until(
+      me, why, [](void*) { return true; }, nullptr, deadline);
+}
+
+void throw_closed_send() { throw closed_channel("send on closed channel"); }
+
+namespace {
+
+using detail::element_kind;
+using detail::element_type;
+
+// ---- Life -------------------------------------------------------------------------------------
+
+std::align_val_t alignment_of(const channel_core& c) {
+  return std::align_val_t{std::max(alignof(channel_core), c.type->alignment)};
+}
+
+channel_core* allocate_channel(const element_type& type, std::size_t capacity) {
+  constexpr std::size_t k_most_bytes = std::numeric_limits<std::ptrdiff_t>::max();
+  const std::size_t head = sizeof(channel_core) + type.alignment;
+  if (capacity > std::numeric_limits<std::uint32_t>::max() ||
+      (type.size != 0 && capacity > (k_most_bytes - head) / type.size)) {
+    detail::throw_bad_capacity();
+  }
+  const auto alignment = std::align_val_t{std::max(alignof(channel_core), type.alignment)};
+  void* const memory = ::operator new(head + capacity * type.size, alignment);
+  return ::new (memory) channel_core(type, static_cast<std::uint32_t>(capacity));
+}
+
+// ---- Waiting ----------------------------------------------------------------------------------
+
+// Of the operations: how long they wait.
+enum class patience {
+  none,
+  limited,
+  endless,
+};
+
+channel_result result_of(const chan_node& node) {
+  return node.end == chan_node::outcome::done ? channel_result::ok : channel_result::closed;
+}
+
+void withdraw(channel_core& c, detail::wait_list& list, chan_node& node) {
+  const object_guard held(c.lock);
+  remove(list, node);
+  update_hints(c);
+}
+
+// The caller could not go on under `held`, which is released here.
+[[gnu::noinline]] channel_result wait_to_send(entry& inside, object_guard& held, channel_core& c,
+                                              void* value) {
+  waiter me;
+  me.object = &c;
+  chan_node node{me};
+  node.slot = value;
+  enlist_sender(c, node);
+  inside.block(me, wait_reason::chan_send, held);
+  return result_of(node);
+}
+
+[[gnu::noinline]] channel_result wait_to_receive(entry& inside, object_guard& held, channel_core& c,
+                                                 void* slot) {
+  waiter me;
+  me.object = &c;
+  chan_node node{me};
+  node.slot = slot;
+  enlist_receiver(c, node);
+  inside.block(me, wait_reason::chan_receive, held);
+  return result_of(node);
+}
+
+channel_result wait_to_send_until(entry& inside, object_guard& held, channel_core& c, void* value,
+                                  os::nanos deadline) {
+  waiter me;
+  me.contested = true;
+  me.object = &c;
+  chan_node node{me};
+  node.slot = value;
+  enlist_sender(c, node);
+  if (inside.block_until(me, wait_reason::chan_send, held, deadline)) return result_of(node);
+  withdraw(c, c.senders, node);
+  return channel_result::would_block;
+}
+
+channel_result wait_to_receive_until(entry& inside, object_guard& held, channel_core& c, void* slot,
+                                     os::nanos deadline) {
+  waiter me;
+  me.contested = true;
+  me.object = &c;
+  chan_node node{me};
+  node.slot = slot;
+  enlist_receiver(c, node);
+  if (inside.block_until(me, wait_reason::chan_receive, held, deadline)) return result_of(node);
+  withdraw(c, c.receivers, node);
+  return channel_result::would_block;
+}
+
+// ---- Operations -------------------------------------------------------------------------------
+
+template <patience Patience>
+[[gnu::always_inline]] inline channel_result send_quietly(channel_core& c, void* value,
+                                                          os::nanos deadline = 0) {
+  entry inside;
+  object_guard held(c.lock);
+  waiter* partner = nullptr;
+  switch (send_locked(c, value, partner)) {
+    case step::closed:
+      return channel_result::closed;
+    case step::done:
+      held.unlock();
+      if (partner != nullptr) partner->wake(inside.m());
+      return channel_result::ok;
+    case step::must_wait:
+      break;
+  }
+  if constexpr (Patience == patience::endless) return wait_to_send(inside, held, c, value);
+  if constexpr (Patience == patience::limited) {
+    return wait_to_send_until(inside, held, c, value, deadline);
+  }
+  return channel_result::would_block;
+}
+
+template <patience Patience>
+[[gnu::always_inline]] inline channel_result receive_quietly(channel_core& c, void* slot,
+                                                             os::nanos deadline = 0) {
+  entry inside;
+  object_guard held(c.lock);
+  waiter* partner = nullptr;
+  switch (receive_locked(c, slot, partner)) {
+    case step::closed:
+      return channel_result::closed;
+    case step::done:
+      held.unlock();
+      if (partner != nullptr) partner->wake(inside.m());
+      return channel_result::ok;
+    case step::must_wait:
+      break;
+  }
+  if constexpr (Patience == patience::endless) return wait_to_receive(inside, held, c, slot);
+  if constexpr (Patience == patience::limited) {
+    return wait_to_receive_until(inside, held, c, slot, deadline);
+  }
+  return channel_result::would_block;
+}
+
+// Those who send must be told by an exception, thrown when nothing of the runtime is held.
+bool was_sent(channel_result result) {
+  if (result == channel_result::closed) [[unlikely]]
+    throw_closed_send();
+  return result == channel_result::ok;
+}
+
+// ---- Closing ----------------------------------------------------------------------------------
+
+// Some of those who wait, so that neither the lock nor the gate is held for long: there may be a
+// million. Nobody comes any more, so the list gets shorter. False: that was the last.
+bool wake_some_of_the_closed(channel_core& c) {
+  constexpr int k_at_a_time = 128;
+  const entry inside;
+  wake_list woken;
+  bool more = true;
+  {
+    const object_guard held(c.lock);
+    for (int i = 0; i < k_at_a_time && more; ++i) {
+      chan_node* node = take_receiver(c);
+      if (node == nullptr) node = take_sender(c);
+      more = node != nullptr;
+      if (!more) break;
+      node->end = chan_node::outcome::closed;
+      woken.add(*node->who);
+    }
+  }
+  woken.wake_all(inside.m());
+  return more;
+}
+
+// False: it was closed already.
+bool close_quietly(channel_core& c) {
+  {
+    const entry inside;
+    const object_guard held(c.lock);
+    if (is_closed(c)) return false;
+    c.closed.store(true, release);  // pairs with the acquire of those who look without the lock
+  }
+  while (wake_some_of_the_closed(c)) {
+  }
+  return true;
+}
+
+}  // namespace
+
+// ---- Timers -----------------------------------------------------------------------------------
+
+channel_core* make_timer_channel(const element_type& type,
+                                 void (*last_handle_gone)(channel_core*, void*), void* argument) {
+  MAGPIE_CHECK(type.kind == element_kind::trivial, "a timer sends bytes");
+  channel_core* const c = allocate_channel(type, 1);
+  c->is_timers = true;
+  c->last_handle_gone = last_handle_gone;
+  c->last_handle_argument = argument;
+  return c;
+}
+
+void destroy_channel(channel_core* c) {
+  if (c->kind != element_kind::trivial) {
+    for (std::uint32_t left = c->count.load(relaxed); left != 0; --left) {  // relaxed: the last one
+      c->type->destroy(c->slot(c->head));
+      advance(*c, c->head);
+    }
+  }
+  const std::align_val_t alignment = alignment_of(*c);
+  c->~channel_core();
+  ::operator delete(c, alignment);
+}
+
+bool post(channel_core& c, const void* value, std::uint64_t sequence, wake_list& woken) {
+  const object_guard held(c.lock);
+  if (sequence != c.sequence || has_values(c)) return false;
+  waiter* partner = nullptr;
+  send_locked(c, const_cast<void*>(value), partner);  // trivial: it is only read
+  if (partner != nullptr) woken.add(*partner);
+  return true;
+}
+
+renumbered renumber(channel_core& c) {
+  const entry inside;
+  const object_guard held(c.lock);
+  const bool discarded = has_values(c);
+  c.count.store(0, relaxed);  // relaxed: under the lock
+  c.head = c.tail;
+  return {++c.sequence, discarded};
+}
+
+}  // namespace magpie::rt
+
+// ---- What the templates call ------------------------------------------------------------------
+
+namespace magpie::detail {
+
+using namespace rt;
+
+namespace {
+
+bool by_turns(const channel_core& c) { return c.kind == element_kind::throwing; }
+
+}  // namespace
+
+void throw_bad_capacity() { throw std::length_error("channel: capacity out of range"); }
+
+channel_core* make_channel(const element_type& type, std::size_t capacity) {
+  return allocate_channel(type, capacity);
+}
+
+void retain_channel(channel_core* c) noexcept {
+  c->references.fetch_add(1, relaxed);  // relaxed: the caller has a reference
+}
+
+void release_channel(channel_core* c) noexcept {
+  // acq_rel: the last one sees what all others did before it destroys the channel.
+  if (c->references.fetch_sub(1, acq_rel) != 1) return;
+  if (c->last_handle_gone != nullptr) return c->last_handle_gone(c, c->last_handle_argument);
+  destroy_channel(c);
+}
+
+void channel_send(channel_core* c, void* value) {
+  if (c == nullptr) [[unlikely]]
+    wait_for_ever(wait_reason::chan_send_nil);
+  if (by_turns(*c)) [[unlikely]] {
+    was_sent(operate_by_turns(*c, operation::send(value), k_endlessly));
+    return;
+  }
+  was_sent(send_quietly<patience::endless>(*c, value));
+}
+
+bool channel_try_send(channel_core* c, void* value) {
+  if (c == nullptr || looks_unsendable(*c)) return false;
+  if (by_turns(*c)) return was_sent(operate_by_turns(*c, operation::send(value), k_not_at_all));
+  return was_sent(send_quietly<patience::none>(*c, value));
+}
+
+bool channel_send_for(channel_core* c, void* value, duration timeout) {
+  if (timeout <= duration::zero()) return channel_try_send(c, value);
+  if (timeout == no_timeout) {
+    channel_send(c, value);
+    return true;
+  }
+  if (c == nullptr)
+    return wait_until(rt::deadline_after(timeout), wait_reason::chan_send_nil), false;
+  if (by_turns(*c)) {
+    return was_sent(operate_by_turns(*c, operation::send(value), rt::deadline_after(timeout)));
+  }
+  if (const channel_result now = send_quietly<patience::none>(*c, value);
+      now != channel_result::would_block) {
+    return was_sent(now);
+  }
+  return was_sent(send_quietly<patience::limited>(*c, value, rt::deadline_after(timeout)));
+}
+
+channel_result channel_receive(channel_core* c, void* slot, deliver_function deliver) {
+  if (c == nullptr) [[unlikely]]
+    wait_for_ever(wait_reason::chan_receive_nil);
+  if (by_turns(*c)) [[unlikely]]
+    return operate_by_turns(*c, operation::receive(slot, deliver), k_endlessly);
+  return receive_quietly<patience::endless>(*c, slot);
+}
+
+channel_result channel_try_receive(channel_core* c, void* slot, deliver_function deliver) {
+  if (c == nullptr) return channel_result::would_block;
+  if (looks_unreceivable(*c)) {
+    // acquire: what was sent before the close is seen by the second look.
+    if (!c->closed.load(acquire)) return channel_result::would_block;
+    if (!has_values(*c)) return channel_result::closed;
+  }
+  if (by_turns(*c)) return operate_by_turns(*c, operation::receive(slot, deliver), k_not_at_all);
+  return receive_quietly<patience::none>(*c, slot);
+}
+
+channel_result channel_receive_for(channel_core* c, void* slot, deliver_function deliver,
+                                   duration timeout) {
+  if (timeout <= duration::zero()) return channel_try_receive(c, slot, deliver);
+  if (timeout == no_timeout) return channel_receive(c, slot, deliver);
+  if (c == nullptr) {
+    wait_until(rt::deadline_after(timeout), wait_reason::chan_receive_nil);
+    return channel_result::would_block;
+  }
+  if (by_turns(*c)) {
+    return operate_by_turns(*c, operation::receive(slot, deliver), rt::deadline_after(timeout));
+  }
+  if (const channel_result now = receive_quietly<patience::none>(*c, slot);
+      now != channel_result::would_block) {
+    return now;
+  }
+  return receive_quietly<patience::limited>(*c, slot, rt::deadline_after(timeout));
+}
+
+void channel_close(channel_core* c) {
+  if (c == nullptr) throw closed_channel("close of nil channel");
+  const bool in_turn = by_turns(*c);
+  if (in_turn) take_turn(*c);
+  const bool was_open = close_quietly(*c);
+  if (in_turn) pass_turn_on(*c);
+  if (!was_open) throw closed_channel("close of closed channel");
+}
+
+std::size_t channel_size(const channel_core* c) noexcept {
+  return c == nullptr || c->is_timers ? 0 : c->count.load(relaxed);  // relaxed: a moment's view
+}
+
+std::size_t channel_capacity(const channel_core* c) noexcept {
+  return c == nullptr || c->is_timers ? 0 : c->capacity;
+}
+
+}  // namespace magpie::detail
