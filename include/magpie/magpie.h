@@ -8,5 +8,6 @@
 #include <magpie/export.h>
 #include <magpie/go.h>
 #include <magpie/runtime.h>
+#include <magpie/select.h>
 #include <magpie/time.h>
 #include <magpie/version.h>
