@@ -39,20 +39,26 @@ using detail::element_type;
 
 // ---- Life -------------------------------------------------------------------------------------
 
-std::align_val_t alignment_of(const channel_core& c) {
-  return std::align_val_t{std::max(alignof(channel_core), c.type->alignment)};
+std::align_val_t alignment_for(const element_type& type) {
+  return std::align_val_t{std::max(alignof(channel_core), type.alignment)};
+}
+
+// In front of the channel, so that the ring behind it is aligned.
+std::size_t padding_for(const element_type& type) {
+  return (type.alignment - sizeof(channel_core) % type.alignment) % type.alignment;
 }
 
 channel_core* allocate_channel(const element_type& type, std::size_t capacity) {
   constexpr std::size_t k_most_bytes = std::numeric_limits<std::ptrdiff_t>::max();
-  const std::size_t head = sizeof(channel_core) + type.alignment;
+  const std::size_t head = padding_for(type) + sizeof(channel_core);
   if (capacity > std::numeric_limits<std::uint32_t>::max() ||
       (type.size != 0 && capacity > (k_most_bytes - head) / type.size)) {
     detail::throw_bad_capacity();
   }
-  const auto alignment = std::align_val_t{std::max(alignof(channel_core), type.alignment)};
-  void* const memory = ::operator new(head + capacity * type.size, alignment);
-  return ::new (memory) channel_core(type, static_cast<std::uint32_t>(capacity));
+  auto* const memory = static_cast<std::byte*>(
+      ::operator new(head + capacity * type.size, alignment_for(type)));
+  return ::new (memory + padding_for(type))
+      channel_core(type, static_cast<std::uint32_t>(capacity));
 }
 
 // ---- Waiting ----------------------------------------------------------------------------------
@@ -64,72 +70,43 @@ enum class patience {
   endless,
 };
 
-channel_result result_of(const chan_node& node) {
+// The caller could not go on under `held`, which is released here. `list`: of those who wait for
+// the same.
+template <patience Patience>
+channel_result wait_for_partner(entry& inside, object_guard& held, channel_core& c,
+                                detail::wait_list& list, void* slot, os::nanos deadline) {
+  const bool sends = &list == &c.senders;
+  const wait_reason why = sends ? wait_reason::chan_send : wait_reason::chan_receive;
+  waiter me;
+  me.object = &c;
+  me.contested = Patience == patience::limited;
+  chan_node node{me};
+  node.slot = slot;
+  push_back(list, node);
+  (sends ? c.senders_wait : c.receivers_wait).store(true, relaxed);  // relaxed: a hint
+  if constexpr (Patience == patience::endless) {
+    inside.block(me, why, held);
+  } else if (!inside.block_until(me, why, held, deadline)) {
+    const object_guard again(c.lock);
+    remove(list, node);
+    update_hints(c);
+    return channel_result::would_block;
+  }
   return node.end == chan_node::outcome::done ? channel_result::ok : channel_result::closed;
 }
 
-void withdraw(channel_core& c, detail::wait_list& list, chan_node& node) {
-  const object_guard held(c.lock);
-  remove(list, node);
-  update_hints(c);
-}
-
-// The caller could not go on under `held`, which is released here.
-[[gnu::noinline]] channel_result wait_to_send(entry& inside, object_guard& held, channel_core& c,
-                                              void* value) {
-  waiter me;
-  me.object = &c;
-  chan_node node{me};
-  node.slot = value;
-  enlist_sender(c, node);
-  inside.block(me, wait_reason::chan_send, held);
-  return result_of(node);
-}
-
-[[gnu::noinline]] channel_result wait_to_receive(entry& inside, object_guard& held, channel_core& c,
-                                                 void* slot) {
-  waiter me;
-  me.object = &c;
-  chan_node node{me};
-  node.slot = slot;
-  enlist_receiver(c, node);
-  inside.block(me, wait_reason::chan_receive, held);
-  return result_of(node);
-}
-
-channel_result wait_to_send_until(entry& inside, object_guard& held, channel_core& c, void* value,
-                                  os::nanos deadline) {
-  waiter me;
-  me.contested = true;
-  me.object = &c;
-  chan_node node{me};
-  node.slot = value;
-  enlist_sender(c, node);
-  if (inside.block_until(me, wait_reason::chan_send, held, deadline)) return result_of(node);
-  withdraw(c, c.senders, node);
-  return channel_result::would_block;
-}
-
-channel_result wait_to_receive_until(entry& inside, object_guard& held, channel_core& c, void* slot,
-                                     os::nanos deadline) {
-  waiter me;
-  me.contested = true;
-  me.object = &c;
-  chan_node node{me};
-  node.slot = slot;
-  enlist_receiver(c, node);
-  if (inside.block_until(me, wait_reason::chan_receive, held, deadline)) return result_of(node);
-  withdraw(c, c.receivers, node);
-  return channel_result::would_block;
-}
-
 // ---- Operations -------------------------------------------------------------------------------
+//
+// The usual operation on bytes neither waits nor wakes: one look, one copy, and out, in a
+// function that calls nothing else. It is written with the bare gate and lock, because objects for
+// them would live in memory. All others go on in a function of their own, inside the gate and with
+// the lock held.
 
 template <patience Patience>
-[[gnu::always_inline]] inline channel_result send_quietly(channel_core& c, void* value,
-                                                          os::nanos deadline = 0) {
-  entry inside;
-  object_guard held(c.lock);
+[[gnu::noinline]] channel_result send_entered(channel_core& c, void* value, M* m,
+                                              os::nanos deadline) {
+  entry inside(m);
+  object_guard held(c.lock, already_locked);
   waiter* partner = nullptr;
   switch (send_locked(c, value, partner)) {
     case step::closed:
@@ -141,18 +118,15 @@ template <patience Patience>
     case step::must_wait:
       break;
   }
-  if constexpr (Patience == patience::endless) return wait_to_send(inside, held, c, value);
-  if constexpr (Patience == patience::limited) {
-    return wait_to_send_until(inside, held, c, value, deadline);
-  }
-  return channel_result::would_block;
+  if constexpr (Patience == patience::none) return channel_result::would_block;
+  return wait_for_partner<Patience>(inside, held, c, c.senders, value, deadline);
 }
 
 template <patience Patience>
-[[gnu::always_inline]] inline channel_result receive_quietly(channel_core& c, void* slot,
-                                                             os::nanos deadline = 0) {
-  entry inside;
-  object_guard held(c.lock);
+[[gnu::noinline]] channel_result receive_entered(channel_core& c, void* slot, M* m,
+                                                 os::nanos deadline) {
+  entry inside(m);
+  object_guard held(c.lock, already_locked);
   waiter* partner = nullptr;
   switch (receive_locked(c, slot, partner)) {
     case step::closed:
@@ -164,11 +138,37 @@ template <patience Patience>
     case step::must_wait:
       break;
   }
-  if constexpr (Patience == patience::endless) return wait_to_receive(inside, held, c, slot);
-  if constexpr (Patience == patience::limited) {
-    return wait_to_receive_until(inside, held, c, slot, deadline);
+  if constexpr (Patience == patience::none) return channel_result::would_block;
+  return wait_for_partner<Patience>(inside, held, c, c.receivers, slot, deadline);
+}
+
+template <patience Patience>
+[[gnu::always_inline]] inline channel_result send_quietly(channel_core& c, void* value,
+                                                          os::nanos deadline = 0) {
+  M* const m = enter();
+  lock_object(c.lock);
+  if (c.kind != element_kind::trivial || is_closed(c) || c.receivers.first != nullptr ||
+      !has_room(c)) {
+    return send_entered<Patience>(c, value, m, deadline);
   }
-  return channel_result::would_block;
+  put_in_ring(c, value);
+  unlock_object(c.lock);
+  if (m != nullptr) leave(m);
+  return channel_result::ok;
+}
+
+template <patience Patience>
+[[gnu::always_inline]] inline channel_result receive_quietly(channel_core& c, void* slot,
+                                                             os::nanos deadline = 0) {
+  M* const m = enter();
+  lock_object(c.lock);
+  if (c.kind != element_kind::trivial || !has_values(c) || c.senders.first != nullptr) {
+    return receive_entered<Patience>(c, slot, m, deadline);
+  }
+  take_from_ring(c, slot);
+  unlock_object(c.lock);
+  if (m != nullptr) leave(m);
+  return channel_result::ok;
 }
 
 // Those who send must be told by an exception, thrown when nothing of the runtime is held.
@@ -236,9 +236,9 @@ void destroy_channel(channel_core* c) {
       advance(*c, c->head);
     }
   }
-  const std::align_val_t alignment = alignment_of(*c);
+  const element_type& type = *c->type;
   c->~channel_core();
-  ::operator delete(c, alignment);
+  ::operator delete(reinterpret_cast<std::byte*>(c) - padding_for(type), alignment_for(type));
 }
 
 bool post(channel_core& c, const void* value, std::uint64_t sequence, wake_list& woken) {

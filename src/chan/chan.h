@@ -76,11 +76,10 @@ struct alignas(rt::k_cache_line) channel_core {
   channel_core(const element_type& t, std::uint32_t n)
       : kind(t.kind), element_size(static_cast<std::uint32_t>(t.size)), capacity(n), type(&t) {}
 
+  // The ring follows right behind; the memory in front of the channel is padded where the
+  // elements need more than a cache line's alignment.
   std::byte* slot(std::uint32_t index) {
-    return reinterpret_cast<std::byte*>(this) + ring_offset() + std::size_t{element_size} * index;
-  }
-  std::size_t ring_offset() const {
-    return (sizeof *this + type->alignment - 1) / type->alignment * type->alignment;
+    return reinterpret_cast<std::byte*>(this + 1) + std::size_t{element_size} * index;
   }
 };
 
@@ -150,6 +149,20 @@ inline void move_element(channel_core& c, void* to, void* from) {
   }
 }
 
+inline void put_in_ring(channel_core& c, void* value) {
+  move_element(c, c.slot(c.tail), value);
+  advance(c, c.tail);
+  c.count.store(c.count.load(relaxed) + 1, relaxed);  // relaxed: under the lock
+}
+
+inline void take_from_ring(channel_core& c, void* slot) {
+  std::byte* const oldest = c.slot(c.head);
+  move_element(c, slot, oldest);
+  if (c.kind == detail::element_kind::quiet) c.type->destroy(oldest);
+  advance(c, c.head);
+  c.count.store(c.count.load(relaxed) - 1, relaxed);  // relaxed: under the lock
+}
+
 enum class step {
   done,
   closed,
@@ -167,27 +180,18 @@ inline step send_locked(channel_core& c, void* value, waiter*& partner) {
     return step::done;
   }
   if (!has_room(c)) return step::must_wait;
-  move_element(c, c.slot(c.tail), value);
-  advance(c, c.tail);
-  c.count.store(c.count.load(relaxed) + 1, relaxed);  // relaxed: under the lock
+  put_in_ring(c, value);
   return step::done;
 }
 
 inline step receive_locked(channel_core& c, void* slot, waiter*& partner) {
   if (has_values(c)) {
-    std::byte* const oldest = c.slot(c.head);
-    move_element(c, slot, oldest);
-    if (c.kind == detail::element_kind::quiet) c.type->destroy(oldest);
-    advance(c, c.head);
-    chan_node* const sender = take_sender(c);
-    if (sender == nullptr) {
-      c.count.store(c.count.load(relaxed) - 1, relaxed);  // relaxed: under the lock
-      return step::done;
+    take_from_ring(c, slot);
+    if (chan_node* const sender = take_sender(c)) {
+      put_in_ring(c, sender->slot);
+      sender->end = chan_node::outcome::done;
+      partner = sender->who;
     }
-    move_element(c, c.slot(c.tail), sender->slot);
-    advance(c, c.tail);
-    sender->end = chan_node::outcome::done;
-    partner = sender->who;
     return step::done;
   }
   if (is_closed(c)) return step::closed;
