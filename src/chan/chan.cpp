@@ -180,26 +180,30 @@ bool was_sent(channel_result result) {
 
 // ---- Closing ----------------------------------------------------------------------------------
 
-// Some of those who wait, so that neither the lock nor the gate is held for long: there may be a
-// million. Nobody comes any more, so the list gets shorter. False: that was the last.
+// One of those who wait; null: nobody is left. Nobody comes any more, so they get fewer.
+waiter* take_one_of_the_closed(channel_core& c) {
+  const object_guard held(c.lock);
+  chan_node* node = take_receiver(c);
+  if (node == nullptr) node = take_sender(c);
+  if (node == nullptr) return nullptr;
+  node->end = chan_node::outcome::closed;
+  // The next one is on a stack that was left long ago: it may come into the cache while this one
+  // is woken.
+  if (c.receivers.first != nullptr) __builtin_prefetch(c.receivers.first, 1);
+  return node->who;
+}
+
+// Some at a time, and the lock for each: there may be a million, and neither the lock nor the gate
+// may be held for long. False: that was the last.
 bool wake_some_of_the_closed(channel_core& c) {
   constexpr int k_at_a_time = 128;
   const entry inside;
-  wake_list woken;
-  bool more = true;
-  {
-    const object_guard held(c.lock);
-    for (int i = 0; i < k_at_a_time && more; ++i) {
-      chan_node* node = take_receiver(c);
-      if (node == nullptr) node = take_sender(c);
-      more = node != nullptr;
-      if (!more) break;
-      node->end = chan_node::outcome::closed;
-      woken.add(*node->who);
-    }
+  for (int i = 0; i < k_at_a_time; ++i) {
+    waiter* const one = take_one_of_the_closed(c);
+    if (one == nullptr) return false;
+    one->wake(inside.m());
   }
-  woken.wake_all(inside.m());
-  return more;
+  return true;
 }
 
 // False: it was closed already.
