@@ -49,7 +49,7 @@ std::size_t padding_for(const element_type& type) {
 }
 
 channel_core* allocate_channel(const element_type& type, std::size_t capacity) {
-  constexpr std::size_t k_most_bytes = std::numeric_limits<std::ptrdiff_t>::max();
+  constexpr std::size_t k_most_bytes = std::size_t{1} << 47;  // more than can be addressed
   const std::size_t head = padding_for(type) + sizeof(channel_core);
   if (capacity > std::numeric_limits<std::uint32_t>::max() ||
       (type.size != 0 && capacity > (k_most_bytes - head) / type.size)) {

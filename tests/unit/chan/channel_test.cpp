@@ -367,13 +367,16 @@ TEST_P(Channel, SignalsNeedNoMemory) {
 }
 
 TEST(ChannelHandle, RefusesAbsurdCapacities) {
-  EXPECT_THROW(channel<int>(-1), std::length_error);
-  EXPECT_THROW(channel<unit>(std::numeric_limits<std::int64_t>::min()), std::length_error);
-  EXPECT_THROW(channel<unit>(std::numeric_limits<std::uint64_t>::max()), std::length_error);
+  const auto least = std::numeric_limits<std::int64_t>::min();
+  const auto most = std::numeric_limits<std::uint64_t>::max();
+  const auto many = std::numeric_limits<std::uint32_t>::max();
   struct huge {
     char bytes[1 << 20];
   };
-  EXPECT_ANY_THROW(channel<huge>(std::numeric_limits<std::uint32_t>::max()));
+  EXPECT_THROW(channel<int>{-1}, std::length_error);
+  EXPECT_THROW(channel<unit>{least}, std::length_error);
+  EXPECT_THROW(channel<unit>{most}, std::length_error);
+  EXPECT_THROW(channel<huge>{many}, std::length_error);
 }
 
 TEST(ChannelHandle, CopiesMeanTheSameChannel) {
