@@ -55,8 +55,8 @@ channel_core* allocate_channel(const element_type& type, std::size_t capacity) {
       (type.size != 0 && capacity > (k_most_bytes - head) / type.size)) {
     detail::throw_bad_capacity();
   }
-  auto* const memory = static_cast<std::byte*>(
-      ::operator new(head + capacity * type.size, alignment_for(type)));
+  auto* const memory =
+      static_cast<std::byte*>(::operator new(head + capacity * type.size, alignment_for(type)));
   return ::new (memory + padding_for(type))
       channel_core(type, static_cast<std::uint32_t>(capacity));
 }
