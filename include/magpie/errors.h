@@ -21,4 +21,10 @@ class MAGPIE_API misuse : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
+// A send on a closed channel, or a close of a closed or nil one. The value was not sent.
+class MAGPIE_API closed_channel : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
 }  // namespace magpie

@@ -4,6 +4,7 @@
 #include <magpie/async.h>
 #include <magpie/barrier.h>
 #include <magpie/blocking.h>
+#include <magpie/channel.h>
 #include <magpie/condition_variable.h>
 #include <magpie/errors.h>
 #include <magpie/event.h>
@@ -13,6 +14,7 @@
 #include <magpie/mutex.h>
 #include <magpie/once.h>
 #include <magpie/runtime.h>
+#include <magpie/select.h>
 #include <magpie/semaphore.h>
 #include <magpie/shared_mutex.h>
 #include <magpie/time.h>

@@ -61,7 +61,8 @@ void scheduler::print_what_it_waits_for_locked(printer& out, const G& g) const {
   out << "  waits in " << as->object;
   if (as->holder != nullptr) {
     out << ", held by ";
-    if (const G* const holder = goroutine_at_locked(as->holder)) {
+    // relaxed: nobody runs.
+    if (const G* const holder = goroutine_at_locked(as->holder->load(relaxed))) {
       print_name(out, *holder);
     } else {
       out << "a thread that is no goroutine";

@@ -57,8 +57,12 @@ class run_queue {
 
   // Into run_next; whoever was there moves to the ring, as with push(). True: somebody was.
   bool push_next(G* g, goroutine_queue& overflow) {
-    // release publishes g to a thief's take_next(); acquire because the old one, if no thief got
-    // it, is ours to push.
+    // An empty slot stays empty until the owner fills it (R3): no exchange is needed.
+    if (run_next_.load(relaxed) == nullptr) {
+      run_next_.store(g, release);  // publishes g to a thief's take_next()
+      return false;
+    }
+    // release: as above; acquire because the old one, if no thief got it, is ours to push.
     G* const old = run_next_.exchange(g, acq_rel);
     if (old == nullptr) return false;
     push(old, overflow);

@@ -8,14 +8,17 @@
 
 namespace magpie::rt {
 
-// The holder may have lost its processor: after a while of spinning it is given ours.
+// The waits between two looks get longer, so that a processor which uses the object again and
+// again keeps its cache line meanwhile: two that snatch it from each other at every operation are
+// slower together than one alone. The holder may have lost its processor: in the end it is given
+// ours.
 void lock_object_slow(detail::lock_word& word) {
-  constexpr int k_spins = 100;
+  constexpr int k_longest_wait = 256;
   for (;;) {
-    for (int i = 0; i < k_spins; ++i) {
+    for (int wait = 8; wait <= k_longest_wait; wait *= 2) {
+      for (int i = 0; i < wait; ++i) cpu_relax();
       // relaxed: only worth a try? acquire: as in lock_object().
       if (word.value.load(relaxed) == 0 && word.value.exchange(1, acquire) == 0) return;
-      cpu_relax();
     }
     os::yield_thread();
   }

@@ -51,9 +51,14 @@ inline void unlock_object(detail::lock_word& word) {
   word.value.store(0, release);  // pairs with the acquire in lock_object()
 }
 
+struct already_locked_t {};
+inline constexpr already_locked_t already_locked;
+
 class [[nodiscard]] object_guard {
  public:
   explicit object_guard(detail::lock_word& word) : word_(&word) { lock_object(word); }
+  // The caller holds it.
+  object_guard(detail::lock_word& word, already_locked_t) : word_(&word) {}
   ~object_guard() {
     if (word_ != nullptr) unlock_object(*word_);
   }
@@ -80,9 +85,9 @@ struct waiter {
   bool contested = false;                // see above; set before the first node is listed
   atomic<const void*> decided{nullptr};  // by whom; null: by nobody yet
 
-  // For the deadlock report: what is waited in, and a place on the stack of who holds it.
+  // For reports: what is waited in, and where it keeps a place on the stack of who holds it.
   const void* object = nullptr;
-  const void* holder = nullptr;
+  const std::atomic<const void*>* holder = nullptr;
 
   waiter* next_woken = nullptr;  // in a wake_list
 
@@ -149,6 +154,8 @@ class wake_list {
 class [[nodiscard]] entry {
  public:
   entry() : m_(enter()) {}
+  // The caller has entered: as enter() returned it.
+  explicit entry(M* entered) : m_(entered) {}
   ~entry() {
     if (m_ != nullptr) leave(m_);
   }

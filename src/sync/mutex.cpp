@@ -97,7 +97,7 @@ bool mutex::lock_until_nanos(os::nanos deadline) {
     } else {
       push_back(waiting_, me.node);
     }
-    me.holder = holder_.load(relaxed);  // relaxed: for reports
+    me.holder = &holder_;
     if (!timed) {
       inside.block(me, wait_reason::mutex_lock, held);
     } else if (!inside.block_until(me, wait_reason::mutex_lock, held, deadline)) {

@@ -192,7 +192,7 @@ bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, void* entry_ins
   const wait_reason why =
       &list == &writers_ ? wait_reason::shared_mutex_lock : wait_reason::shared_mutex_lock_shared;
   me.object = this;
-  me.holder = holder_.load(relaxed);  // relaxed: for reports
+  me.holder = &holder_;
   me.contested = deadline != never;
   if (me.in_vain) {
     push_front(list, me.node);
