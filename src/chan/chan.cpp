@@ -206,8 +206,9 @@ bool wake_some_of_the_closed(channel_core& c) {
   return true;
 }
 
-// False: it was closed already.
-bool close_quietly(channel_core& c) {
+}  // namespace
+
+bool close_if_open(channel_core& c) {
   {
     const entry inside;
     const object_guard held(c.lock);
@@ -218,8 +219,6 @@ bool close_quietly(channel_core& c) {
   }
   return true;
 }
-
-}  // namespace
 
 // ---- Timers -----------------------------------------------------------------------------------
 
@@ -245,8 +244,7 @@ void destroy_channel(channel_core* c) {
   ::operator delete(reinterpret_cast<std::byte*>(c) - padding_for(type), alignment_for(type));
 }
 
-bool post(channel_core& c, const void* value, std::uint64_t sequence, wake_list& woken) {
-  const object_guard held(c.lock);
+bool post_locked(channel_core& c, const void* value, std::uint64_t sequence, wake_list& woken) {
   if (sequence != c.sequence || has_values(c)) return false;
   waiter* partner = nullptr;
   send_locked(c, const_cast<void*>(value), partner);  // trivial: it is only read
@@ -254,9 +252,7 @@ bool post(channel_core& c, const void* value, std::uint64_t sequence, wake_list&
   return true;
 }
 
-renumbered renumber(channel_core& c) {
-  const entry inside;
-  const object_guard held(c.lock);
+renumbered renumber_locked(channel_core& c) {
   const bool discarded = has_values(c);
   c.count.store(0, relaxed);  // relaxed: under the lock
   c.head = c.tail;
@@ -369,7 +365,7 @@ void channel_close(channel_core* c) {
   if (c == nullptr) throw closed_channel("close of nil channel");
   const bool in_turn = by_turns(*c);
   if (in_turn) take_turn(*c);
-  const bool was_open = close_quietly(*c);
+  const bool was_open = close_if_open(*c);
   if (in_turn) pass_turn_on(*c);
   if (!was_open) throw closed_channel("close of closed channel");
 }

@@ -69,7 +69,7 @@ struct alignas(rt::k_cache_line) channel_core {
   bool turn_taken = false;  // see turn.h
   bool is_timers = false;   // reports size and capacity 0
   wait_list turn_waiters;
-  std::uint64_t sequence = 0;  // of a timer; see post()
+  std::uint64_t sequence = 0;  // of a timer; see post_locked()
   void (*last_handle_gone)(channel_core*, void* argument) = nullptr;
   void* last_handle_argument = nullptr;
 
@@ -231,20 +231,26 @@ void wait_until(os::nanos deadline, wait_reason);  // for nothing but that
 // channel, and a value that is on its way with an old number is dropped.
 
 // `last_handle_gone` is called outside of the gate when no user's handle is left. The channel is
-// its own then: it ends the timer and calls destroy_channel() when nothing can post() any more.
+// its own then: it ends the timer and calls destroy_channel() when nothing can post any more.
 channel_core* make_timer_channel(const detail::element_type&,
                                  void (*last_handle_gone)(channel_core*, void*), void* argument);
 void destroy_channel(channel_core*);
 
-// Inside the gate. Sends unless the number is old or a value is there already. Whoever waited for
-// it is added to the list, which the caller wakes when it holds no lock.
-bool post(channel_core&, const void* value, std::uint64_t sequence, wake_list& woken);
+// Under the channel's lock, which is the timer's, too. Sends unless the number is old or a value is
+// there already. Whoever waited for it is added to the list, which the caller wakes when it holds
+// no lock.
+bool post_locked(channel_core&, const void* value, std::uint64_t sequence, wake_list& woken);
 
-// Draws a new number and empties the channel. Any thread.
+// Under the lock. Draws a new number and empties the channel.
 struct renumbered {
   std::uint64_t sequence;
   bool discarded;  // a value was there that nobody had received
 };
-renumbered renumber(channel_core&);
+renumbered renumber_locked(channel_core&);
+
+// ---- Contexts ---------------------------------------------------------------------------------
+
+// Closes it, unless it is closed; false: it was. Not for channels whose elements may throw.
+bool close_if_open(channel_core&);
 
 }  // namespace magpie::rt

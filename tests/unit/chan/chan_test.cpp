@@ -24,9 +24,17 @@ struct timer_channel {
   bool post_value(int value, std::uint64_t sequence) {
     const entry inside;
     wake_list woken;
-    const bool posted = post(*core, &value, sequence, woken);
+    object_guard held(core->lock);
+    const bool posted = post_locked(*core, &value, sequence, woken);
+    held.unlock();
     woken.wake_all(inside.m());
     return posted;
+  }
+
+  renumbered renumber() {
+    const entry inside;
+    const object_guard held(core->lock);
+    return renumber_locked(*core);
   }
 };
 
@@ -61,7 +69,7 @@ TEST(TimerChannel, WakesWhoWaits) {
 TEST(TimerChannel, DropsValuesWithAnOldNumber) {
   timer_channel t;
   EXPECT_TRUE(t.post_value(1, 0));
-  renumbered now = renumber(*t.core);
+  renumbered now = t.renumber();
   EXPECT_EQ(now.sequence, 1u);
   EXPECT_TRUE(now.discarded);
   EXPECT_FALSE(t.post_value(2, 0));
@@ -69,7 +77,7 @@ TEST(TimerChannel, DropsValuesWithAnOldNumber) {
   EXPECT_EQ(t.handle.try_receive(value), channel_result::would_block);
   EXPECT_TRUE(t.post_value(3, 1));
   EXPECT_EQ(t.handle.receive(), 3);
-  now = renumber(*t.core);
+  now = t.renumber();
   EXPECT_FALSE(now.discarded);
 }
 
