@@ -33,7 +33,7 @@
 
 #include <magpie/detail/channel_core.h>
 #include <magpie/errors.h>
-#include <magpie/time.h>
+#include <magpie/detail/duration.h>
 
 namespace magpie {
 

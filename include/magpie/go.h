@@ -11,7 +11,7 @@
 
 #include <magpie/detail/task.h>
 #include <magpie/export.h>
-#include <magpie/time.h>
+#include <magpie/detail/duration.h>
 
 namespace magpie {
 

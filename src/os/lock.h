@@ -16,6 +16,7 @@ enum class lock_rank : std::uint8_t {
   runtimes,    // the default runtime, and whether it has started
   scheduler,   // one runtime's idle lists, global queue and threads
   stack_pool,  // free slots, slabs
+  timers_end,  // runtimes end, with their timers, one at a time
   leaf,        // guards something that calls nothing
 };
 

@@ -75,4 +75,12 @@ scheduler& start_default_scheduler(const config& settings) {
   return scheduler_of(*running);
 }
 
+destination find_destination(scheduler* where, M* m) {
+  if (where == nullptr) {
+    const M* const here = current_m();  // `m` is null inside blocking()
+    where = here != nullptr ? &here->scheduler_ : &default_scheduler();
+  }
+  return {*where, m != nullptr && &m->scheduler_ == where ? m : nullptr};
+}
+
 }  // namespace magpie::rt

@@ -17,4 +17,13 @@ scheduler& default_scheduler();
 // Started with these settings; misuse when it runs with others already.
 scheduler& start_default_scheduler(const config&);
 
+// Where a goroutine or a timer goes, and the caller's M when it is of that runtime.
+struct destination {
+  scheduler& home;
+  M* m;
+};
+
+// `where` null: the caller's runtime, or the default one. `m`: as enter() gave it.
+destination find_destination(scheduler* where, M* m);
+
 }  // namespace magpie::rt

@@ -22,20 +22,6 @@ using namespace rt;
 
 namespace {
 
-// Where a spawn goes, and the caller's M when it is of that runtime.
-struct destination {
-  scheduler& home;
-  M* m;
-};
-
-destination find_destination(rt::scheduler* where, M* m) {
-  if (where == nullptr) {
-    const M* const here = current_m();  // `m` is null inside blocking()
-    where = here != nullptr ? &here->scheduler_ : &default_scheduler();
-  }
-  return {*where, m != nullptr && &m->scheduler_ == where ? m : nullptr};
-}
-
 G& new_goroutine(const destination& to, std::size_t stack_size, const void* site) {
   G* const g = to.home.new_g(to.m);
   g->spawn_site = site;

@@ -49,6 +49,11 @@ class scheduler {
   G* new_g(M* m);
   // Makes it runnable: the child runs next on this P, the parent goes on.
   void spawn(M* m, G* g);
+  // In two steps, for timers: from the first on it counts as alive, so that the runtime does not
+  // end. Either of the others follows.
+  void announce_spawn() { spawned_outside_.fetch_add(1, relaxed); }  // relaxed: see stats.cpp
+  void spawn_announced(M* m, G* g);
+  void withdraw_spawn() { spawned_outside_.fetch_sub(1, relaxed); }  // as above
   void free_g(M* m, G* g);
   size_class default_class() const { return class_for(settings.stack_size); }
   static scheduler& home_of(const G* g);
@@ -193,6 +198,8 @@ class scheduler {
   bool run_timers_of_all(M* m, os::nanos slack);
   os::nanos become_timekeeper(M& m);
   bool resign_as_timekeeper(M& m);
+  void pause_timers();
+  void resume_timers();
   os::nanos next_overdue_timer() const;
   os::nanos look_at_timers();
 
@@ -229,6 +236,7 @@ class scheduler {
 
   // spawn.cpp
   void bind_stack(M& m, G* g);
+  void push_from_outside(G* g);
   G* refill_free_gs(P* p);
   G* carve_g_locked();
   void free_arenas();
@@ -312,7 +320,7 @@ class scheduler {
   call_history call_history_;
   atomic<std::uint64_t> timer_fires_{0};
   atomic<std::uint64_t> goroutine_ids_{1};
-  atomic<std::uint64_t> spawned_outside_{0};  // by plain threads
+  atomic<std::uint64_t> spawned_outside_{0};  // by plain threads and timers
 };
 
 // The calling thread's M; null on a thread that is not the runtime's. Never inlined, and never

@@ -101,9 +101,20 @@ void scheduler::spawn(M* m, G* g) {
     push_next(*m, g);
     return;
   }
-  g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: as above
-  spawned_outside_.fetch_add(1, relaxed);        // relaxed: published with the goroutine
+  spawned_outside_.fetch_add(1, relaxed);  // relaxed: published with the goroutine
   if (current_m() == nullptr) note_outside_thread();
+  g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+  push_from_outside(g);
+}
+
+void scheduler::spawn_announced(M* m, G* g) {
+  g->transition(goroutine_state::dead, goroutine_state::runnable);
+  g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+  if (m != nullptr) return push_local(*m, g);
+  push_from_outside(g);
+}
+
+void scheduler::push_from_outside(G* g) {
   {
     const os::lock_guard hold(lock_);
     global_.push(g);

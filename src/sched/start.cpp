@@ -172,7 +172,13 @@ void scheduler::shut_down() {
   note_outside_thread();
   outside_wait_begins();
   os::futex_word nobody{0};
-  while (live_goroutines() != 0) os::futex_wait(nobody, 0, os::now() + 200'000);
+  for (;;) {
+    while (live_goroutines() != 0) os::futex_wait(nobody, 0, os::now() + 200'000);
+    // A timer may have started one since; from here on none does.
+    pause_timers();
+    if (live_goroutines() == 0) break;
+    resume_timers();
+  }
   outside_wait_ends();
   {
     const os::lock_guard hold(lock_);

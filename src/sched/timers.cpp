@@ -42,6 +42,7 @@ bool scheduler::add_timer(M* m, timer& t, timer_heap::agreement agree, void* arg
 
 // A timer became the earliest of its heap, and the M that holds the P has other things to do.
 void scheduler::announce_timer(os::nanos when) {
+  if (when == os::k_never) return;
   os::light_fence();  // [fence], after the heap's [publish]
   // relaxed: ordered by the fence. [look]
   if (idle_count_.load(relaxed) == 0) {
@@ -89,8 +90,9 @@ bool scheduler::run_timers(M* m, P& p, os::nanos now) {
   const std::size_t fired = p.timers.run_expired(now, ripe);
   if (fired == 0) return false;
   timer_fires_.fetch_add(fired, relaxed);  // relaxed: a statistic
-  ripe.woken.wake_all(m);
+  // Calls first: one who is woken finds what happened before its time.
   while (timed_call* const due = ripe.calls.pop_front()) due->call(m, *due);
+  ripe.woken.wake_all(m);
   return true;
 }
 
@@ -132,6 +134,21 @@ bool scheduler::resign_as_timekeeper(M& m) {
   // relaxed: who still sees the old time leaves its timer to this M, which spins or wakes another.
   watched_until_.store(os::k_never, relaxed);
   return true;
+}
+
+// For the end of the runtime: nothing fires from now on.
+void scheduler::pause_timers() {
+  for (int i = 0; i < ps_made_.load(acquire); ++i) {  // pairs with the release in set_procs()
+    ps_[i]->timers.pause();
+  }
+}
+
+// It does not end after all.
+void scheduler::resume_timers() {
+  for (int i = 0; i < ps_made_.load(acquire); ++i) {  // as above
+    ps_[i]->timers.resume();
+  }
+  announce_timer(earliest_timer());
 }
 
 // When the monitor has to see to a timer, if nobody else does.

@@ -25,7 +25,7 @@
 #pragma once
 
 #include <magpie/detail/waiting.h>
-#include <magpie/time.h>
+#include <magpie/detail/duration.h>
 
 #include <utility>
 

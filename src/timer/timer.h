@@ -30,7 +30,8 @@ struct timer {
   // wakes nobody, but adds to the harvest. Returns when to fire again, or 0.
   using callback = os::nanos (*)(timer&, os::nanos now, harvest&);
 
-  // The runtime ends, and it was pending: it never fires. May be null.
+  // The runtime has ended, and it was pending: it never fires. Called without any lock, when it
+  // is idle again. May be null; not for a timer that somebody else may free meanwhile.
   using farewell = void (*)(timer&);
 
   explicit timer(callback f, farewell a = nullptr) : fire(f), abandoned(a) {}
@@ -38,8 +39,12 @@ struct timer {
   timer& operator=(const timer&) = delete;
 
   // True: it was pending, and will not fire. False: it has fired, or was never set. Nobody touches
-  // the timer any more in either case. By its owner, who is also the one who adds it.
+  // the timer any more in either case. By its owner, who is also the one who adds it, and while
+  // the runtime whose heap it is in cannot end.
   bool cancel();
+
+  // The same for one who does not know whether that runtime still is.
+  bool cancel_from_afar();
 
   const callback fire;
   const farewell abandoned;

@@ -23,6 +23,10 @@ constexpr std::uint32_t k_nodes_at_once = 2048;
 // Fewer cancelled ones are not worth a sweep.
 constexpr std::int32_t k_least_sweep = 64;
 
+// Heaps are cleared under it. One who cancels from afar holds it, and so has either a heap that is
+// still there or a timer that is in none.
+constinit os::lock g_end{os::lock_rank::timers_end};
+
 }  // namespace
 
 struct timer_heap::node_chunk {
@@ -45,6 +49,11 @@ bool timer::cancel() {
     }
     os::yield_thread();  // it is being fired
   }
+}
+
+bool timer::cancel_from_afar() {
+  const os::lock_guard hold(g_end);
+  return cancel();
 }
 
 timer_heap::~timer_heap() {
@@ -79,6 +88,7 @@ timer_heap::addition timer_heap::add(timer& t, agreement agree, void* argument) 
 std::size_t timer_heap::run_expired(os::nanos now, harvest& out) {
   std::size_t fired = 0;
   const os::lock_guard hold(lock_);
+  if (paused_) return 0;
   while (size_locked() != 0 && entries_[0].when <= now) {
     timer_node* const node = entries_[0].node;
     // acquire: the timer as add() left it; release: cancel() that fails sees that it is ours.
@@ -141,21 +151,45 @@ void timer_heap::absorb(timer_heap& other) {
   (void)os::unmap({moved, capacity * sizeof(entry)});
 }
 
-void timer_heap::clear() {
+void timer_heap::pause() {
   const os::lock_guard hold(lock_);
-  for (std::uint32_t i = 0; i < size_locked(); ++i) {
-    timer_node* const node = entries_[i].node;
+  paused_ = true;
+  publish_next_locked();
+}
+
+void timer_heap::resume() {
+  const os::lock_guard hold(lock_);
+  paused_ = false;
+  publish_next_locked();
+}
+
+// Farewells may run the code of users: one at a time, and no lock is held meanwhile.
+void timer_heap::clear() {
+  while (timer* const t = take_any()) {
+    if (t->abandoned != nullptr) t->abandoned(*t);
+  }
+}
+
+// A pending timer with a farewell, made idle like those found on the way; null: no more.
+timer* timer_heap::take_any() {
+  const os::lock_guard no_end(g_end);
+  const os::lock_guard hold(lock_);
+  timer* found = nullptr;
+  while (found == nullptr && size_locked() != 0) {
+    const std::uint32_t last = size_locked() - 1;
+    timer_node* const node = entries_[last].node;
+    size_.store(last, relaxed);  // relaxed: under the lock
     // As in run_expired().
-    if (timer* const t = node->who.exchange(nullptr, acq_rel)) {
-      const timer::farewell abandoned = t->abandoned;
-      t->pending.store(false, release);  // as in run_expired()
-      if (abandoned != nullptr) abandoned(*t);
+    timer* const t = node->who.exchange(nullptr, acq_rel);
+    if (t != nullptr) {
+      if (t->abandoned != nullptr) found = t;
+      t->pending.store(false, release);  // as in run_expired(): without a farewell it may be gone
     }
     free_node_locked(node);
   }
-  size_.store(0, relaxed);       // relaxed: under the lock
-  cancelled_.store(0, relaxed);  // relaxed: a hint
+  if (size_locked() == 0) cancelled_.store(0, relaxed);  // relaxed: a hint
   publish_next_locked();
+  return found;
 }
 
 // ---- The heap ---------------------------------------------------------------------------------
@@ -220,7 +254,8 @@ void timer_heap::drop_cancelled_locked() {
 
 // relaxed: whoever adds a timer brings the fence, see sched/timers.cpp.
 void timer_heap::publish_next_locked() {
-  next_.store(size_locked() != 0 ? entries_[0].when : os::k_never, relaxed);
+  const bool any = size_locked() != 0 && !paused_;
+  next_.store(any ? entries_[0].when : os::k_never, relaxed);
 }
 
 // ---- Memory: from the kernel, since malloc may not be called in here ----------------------------

@@ -52,7 +52,12 @@ class timer_heap {
   // Takes all of `other`'s.
   void absorb(timer_heap& other);
 
-  // Makes all idle that are pending, without firing them.
+  // While paused nothing fires, and nothing is due. Beginning with the return of pause(); what
+  // has fired before is with whoever has the harvest.
+  void pause();
+  void resume();
+
+  // Makes all idle that are pending, without firing them, and says farewell.
   void clear();
 
  private:
@@ -63,6 +68,8 @@ class timer_heap {
     timer_node* node;
   };
   struct node_chunk;
+
+  timer* take_any();
 
   void push_locked(entry);
   void pop_locked();
@@ -78,6 +85,7 @@ class timer_heap {
   os::lock lock_{os::lock_rank::leaf};
   entry* entries_ = nullptr;
   std::uint32_t capacity_ = 0;
+  bool paused_ = false;
   atomic<std::uint32_t> size_{0};
   // How many of those are cancelled. A hint: one cancelled while the heap is moved is missed.
   atomic<std::int32_t> cancelled_{0};
