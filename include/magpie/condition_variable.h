@@ -18,7 +18,7 @@
 #include <magpie/detail/waiting.h>
 #include <magpie/export.h>
 #include <magpie/mutex.h>
-#include <magpie/time.h>
+#include <magpie/detail/duration.h>
 
 namespace magpie {
 

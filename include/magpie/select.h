@@ -39,7 +39,7 @@
 #include <magpie/channel.h>
 #include <magpie/detail/select_core.h>
 #include <magpie/errors.h>
-#include <magpie/time.h>
+#include <magpie/detail/duration.h>
 
 namespace magpie {
 

@@ -19,7 +19,7 @@
 #include <magpie/detail/deadline.h>
 #include <magpie/detail/waiting.h>
 #include <magpie/export.h>
-#include <magpie/time.h>
+#include <magpie/detail/duration.h>
 
 namespace magpie {
 

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-#include <magpie/time.h>
+#include <magpie/detail/duration.h>
 
 namespace magpie::detail {
 

@@ -7,7 +7,7 @@
 #include <magpie/detail/channel_core.h>
 #include <magpie/detail/waiting.h>
 #include <magpie/export.h>
-#include <magpie/time.h>
+#include <magpie/detail/duration.h>
 
 namespace magpie::detail {
 
