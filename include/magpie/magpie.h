@@ -6,10 +6,12 @@
 #include <magpie/blocking.h>
 #include <magpie/channel.h>
 #include <magpie/condition_variable.h>
+#include <magpie/context.h>
 #include <magpie/errors.h>
 #include <magpie/event.h>
 #include <magpie/export.h>
 #include <magpie/go.h>
+#include <magpie/group.h>
 #include <magpie/latch.h>
 #include <magpie/mutex.h>
 #include <magpie/once.h>

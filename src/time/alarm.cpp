@@ -2,12 +2,26 @@
 
 #include <cstring>
 
+#include "sched/defaults.h"
+
 namespace magpie::rt {
 
 alarm& alarm::from_closure(void* closure) {
   alarm* self;
   std::memcpy(&self, closure, sizeof self);
   return *self;
+}
+
+void alarm::start(time_point at) {
+  const entry inside;
+  const destination to = find_destination(nullptr, inside.m());
+  set(to.home, to.m, to_nanos(at));
+}
+
+bool alarm::stop() {
+  if (home == nullptr) return false;  // never started
+  const entry inside;
+  return unset();
 }
 
 // The goroutine counts from here on: a runtime that is about to end would otherwise not see it.

@@ -16,6 +16,10 @@ struct alarm : timed {
 
   static alarm& from_closure(void* closure);
 
+  // set() and unset() for an owner outside of the gate. In the caller's runtime.
+  void start(time_point);
+  bool stop();
+
   const task_type& task;
   const claim_function claim;
   const void* const site;  // in the program, for dumps

@@ -17,6 +17,7 @@ void timed::set(scheduler& where, M* m, os::nanos at) {
 }
 
 bool timed::unset() {
+  if (!pending.load(acquire)) return false;  // as in cancel(): most are stopped when they are over
   // Its own runtime does not end while the caller runs there. About another one the caller knows
   // nothing; the pointer is only compared.
   const M* const here = current_m();
