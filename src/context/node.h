@@ -26,7 +26,7 @@
 
 namespace magpie::detail {
 
-struct cancel_node;
+class cancel_node;
 
 // without_cancel() makes plain ones: nothing to find, nobody above to end it.
 struct context_node {
