@@ -8,10 +8,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <magpie/detail/duration.h>
 #include <magpie/detail/task.h>
 #include <magpie/errors.h>
 #include <magpie/export.h>
-#include <magpie/detail/duration.h>
 
 namespace magpie {
 

@@ -32,8 +32,8 @@
 #include <utility>
 
 #include <magpie/detail/channel_core.h>
-#include <magpie/errors.h>
 #include <magpie/detail/duration.h>
+#include <magpie/errors.h>
 
 namespace magpie {
 

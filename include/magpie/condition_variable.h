@@ -15,10 +15,10 @@
 #include <utility>
 
 #include <magpie/detail/deadline.h>
+#include <magpie/detail/duration.h>
 #include <magpie/detail/waiting.h>
 #include <magpie/export.h>
 #include <magpie/mutex.h>
-#include <magpie/detail/duration.h>
 
 namespace magpie {
 

@@ -9,9 +9,9 @@
 #include <type_traits>
 #include <utility>
 
+#include <magpie/detail/duration.h>
 #include <magpie/detail/task.h>
 #include <magpie/export.h>
-#include <magpie/detail/duration.h>
 
 namespace magpie {
 

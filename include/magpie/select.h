@@ -37,9 +37,9 @@
 #include <utility>
 
 #include <magpie/channel.h>
+#include <magpie/detail/duration.h>
 #include <magpie/detail/select_core.h>
 #include <magpie/errors.h>
-#include <magpie/detail/duration.h>
 
 namespace magpie {
 

@@ -17,9 +17,9 @@
 #include <cstdint>
 
 #include <magpie/detail/deadline.h>
+#include <magpie/detail/duration.h>
 #include <magpie/detail/waiting.h>
 #include <magpie/export.h>
-#include <magpie/detail/duration.h>
 
 namespace magpie {
 

@@ -32,6 +32,7 @@ inline constexpr int k_most_procs = 1024;
 
 // A timer that is late by so much while every P is in use is the monitor's business.
 inline constexpr os::nanos k_timer_slack = 200'000;
+inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
 // Where a G was allocated; found from its address.
 struct g_arena;
@@ -201,7 +202,7 @@ class scheduler {
   void pause_timers();
   void resume_timers();
   os::nanos next_overdue_timer() const;
-  os::nanos look_at_timers();
+  os::nanos look_at_timers(os::nanos now);
 
   // start.cpp
   static void thread_main(void* slot);
@@ -313,7 +314,8 @@ class scheduler {
   alignas(k_cache_line) os::futex_word spawner_word_{0};
   os::thread spawner_;
   os::futex_word monitor_word_{0};
-  atomic<bool> monitor_watches_{false};  // looks for blocking calls at short intervals
+  atomic<bool> monitor_watches_{false};            // looks for blocking calls at short intervals
+  os::nanos timer_look_interval_ = k_timer_slack;  // the monitor's
   atomic<bool> monitor_ends_{false};
   os::thread monitor_;
   const os::cpu_quota_files quota_files_;

@@ -48,7 +48,7 @@ void scheduler::monitor_main(void* raw) {
     const os::nanos now = os::now();
     const calls_seen calls = self.look_at_calls(now);
     const slice_view slices = self.look_at_slices(now);
-    const os::nanos next_timer = self.look_at_timers();
+    const os::nanos next_timer = self.look_at_timers(now);
     if (debugging().schedtrace != 0 && now >= next_trace) {
       self.print_trace_line(now);
       next_trace = now + debugging().schedtrace;
@@ -67,8 +67,10 @@ void scheduler::monitor_main(void* raw) {
       if (quiet < k_quiet_looks) ++quiet;
     }
     const bool watches = quiet < k_quiet_looks;
-    self.monitor_watches_.store(watches, relaxed);  // relaxed: the fence below orders it
-    if (!watches) {
+    // relaxed: only the monitor writes it, and the fence below orders it.
+    const bool stops_watching = !watches && self.monitor_watches_.load(relaxed);
+    self.monitor_watches_.store(watches, relaxed);  // as above
+    if (stops_watching) {
       // Who enters a call now sees that nobody watches, or is seen by this look.
       os::heavy_fence();
       if (self.look_at_calls(now) != calls_seen::none) {
@@ -88,10 +90,13 @@ void scheduler::monitor_main(void* raw) {
       until = std::min(until, now + self.settings.time_slice.count());
     }
     if (self.follows_cpus_.load(relaxed)) until = std::min(until, next_cpu_check);  // a setting
-    // Who adds a timer now sees until when the monitor sleeps, or is seen by this look.
+    // Who adds a timer now sees until when the monitor sleeps, or is seen by this look. Not for a
+    // sleep that is short anyway: the fence interrupts everybody.
     self.monitor_until_.store(until, relaxed);  // relaxed: the fence orders it
-    os::heavy_fence();
-    if (self.next_overdue_timer() < until) continue;
+    if (until - now > k_longest_timer_look) {
+      os::heavy_fence();
+      if (self.next_overdue_timer() < until) continue;
+    }
     os::futex_wait(self.monitor_word_, seen, until);
   }
 }

@@ -158,10 +158,17 @@ os::nanos scheduler::next_overdue_timer() const {
   return next < os::k_never - k_timer_slack ? next + k_timer_slack : os::k_never;
 }
 
-// The monitor's look, when nobody sleeps with a P to spare. Returns when to look again.
-os::nanos scheduler::look_at_timers() {
-  if (next_overdue_timer() != os::k_never) run_timers_of_all(nullptr, k_timer_slack);
-  return next_overdue_timer();
+// The monitor's look, when nobody sleeps with a P to spare. Returns when to look again: later each
+// time there was nothing to do, for then the Ps see to their timers themselves.
+os::nanos scheduler::look_at_timers(os::nanos now) {
+  const os::nanos due = next_overdue_timer();
+  if (due == os::k_never) return due;
+  if (due <= now && run_timers_of_all(nullptr, k_timer_slack)) {
+    timer_look_interval_ = k_timer_slack;
+  } else if (due <= now) {
+    timer_look_interval_ = std::min(2 * timer_look_interval_, k_longest_timer_look);
+  }
+  return std::max(next_overdue_timer(), now + timer_look_interval_);
 }
 
 }  // namespace magpie::rt

@@ -24,8 +24,8 @@
 // are held together but by select, in the order of their addresses.
 #pragma once
 
-#include <magpie/detail/waiting.h>
 #include <magpie/detail/duration.h>
+#include <magpie/detail/waiting.h>
 
 #include <utility>
 

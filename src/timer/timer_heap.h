@@ -71,6 +71,7 @@ class timer_heap {
 
   timer* take_any();
 
+  bool fire_locked(timer_node*, os::nanos now, harvest&);
   void push_locked(entry);
   void pop_locked();
   void sift_up_locked(std::uint32_t at, entry);

@@ -1,6 +1,6 @@
-// Few things, very often: a million times each by default, MAGPIE_STRESS=N times that. `make stress`
-// does them a hundred million times, without the monitor, so that nothing covers up for a wake-up
-// that was lost: it shows as a test that does not end.
+// Few things, very often: a million times each by default, MAGPIE_STRESS=N times that. `make
+// stress` does them a hundred million times, without the monitor, so that nothing covers up for a
+// wake-up that was lost: it shows as a test that does not end.
 
 #include <gtest/gtest.h>
 
@@ -56,7 +56,8 @@ TEST_P(LongHaul, Spawns) {
       });
     }
     r.run([] {});
-    while (r.read_stats().goroutines != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (r.read_stats().goroutines != 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     spawned = r.read_stats().spawned;
     EXPECT_EQ(r.read_stats().finished, spawned);
   }
@@ -87,7 +88,8 @@ TEST_P(LongHaul, ParksAndReadies) {
       }
       batons[ring * k_size].give();
     }
-    while (r.read_stats().goroutines != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (r.read_stats().goroutines != 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     readies = r.read_stats().readies;
   }
   EXPECT_GT(readies, 0u);
@@ -149,8 +151,7 @@ TEST_P(LongHaul, NoPIsIdleBesideWork) {
   stop = true;
   std::printf("%llu samples, %llu rounds of work; longest waste %.3f ms\n",
               static_cast<unsigned long long>(samples),
-              static_cast<unsigned long long>(turns.load()),
-              static_cast<double>(longest) / 1e6);
+              static_cast<unsigned long long>(turns.load()), static_cast<double>(longest) / 1e6);
   EXPECT_GT(turns, 0u);
   // A millisecond on a quiet machine; a thread that has published its work and lost its processor
   // before it could wake somebody is beyond our control.

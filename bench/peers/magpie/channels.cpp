@@ -2,20 +2,14 @@
 
 #include "workloads.h"
 
-#if __has_include(<magpie/channel.h>)
 #include <magpie/channel.h>
-#endif
-#if __has_include(<magpie/select.h>)
 #include <magpie/select.h>
-#endif
 
 #include <array>
 #include <cstddef>
 
 namespace workloads {
 namespace {
-
-#if __has_include(<magpie/channel.h>)
 
 // Ping-pong: one ball between two goroutines, over two unbuffered channels.
 nanoseconds pingpong_all(long rounds) {
@@ -73,9 +67,6 @@ void pass(const char* name, long producers, long consumers) {
   report(name, per_operation(pass_all(producers, consumers, each), producers * each), "ns/op");
 }
 
-#endif
-#if __has_include(<magpie/select.h>)
-
 // Select: one goroutine takes an item from any of several channels, all ready, and puts it back.
 template <std::size_t... Index>
 nanoseconds choose_often(long rounds, std::index_sequence<Index...> indices) {
@@ -101,24 +92,14 @@ void choose(const char* name) {
   report(name, per_operation(choose_often(rounds, indices), rounds), "ns/op");
 }
 
-#endif
-
 }  // namespace
 
 void add_channels(table& to) {
-#if __has_include(<magpie/channel.h>)
   to["pingpong"] = pingpong;
   to["chan_1p1c"] = [] { pass("chan_1p1c", 1, 1); };
   to["chan_4p4c"] = [] { pass("chan_4p4c", 4, 4); };
-#else
-  add_absent(to, {"pingpong", "chan_1p1c", "chan_4p4c"}, "<magpie/channel.h>");
-#endif
-#if __has_include(<magpie/select.h>)
   to["select2"] = [] { choose<2>("select2"); };
   to["select8"] = [] { choose<8>("select8"); };
-#else
-  add_absent(to, {"select2", "select8"}, "<magpie/select.h>");
-#endif
 }
 
 }  // namespace workloads

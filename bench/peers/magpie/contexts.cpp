@@ -2,16 +2,12 @@
 
 #include "workloads.h"
 
-#if __has_include(<magpie/context.h>)
 #include <magpie/context.h>
-#endif
 
 #include <vector>
 
 namespace workloads {
 namespace {
-
-#if __has_include(<magpie/context.h>)
 
 // Context: a tree of a thousand below one root, ten branches with 99 each, made and cancelled.
 constexpr long k_branches = 10;
@@ -44,16 +40,8 @@ void context() {
   report("context", per_operation(cancel_trees(rounds), rounds * k_tree), "ns/op");
 }
 
-#endif
-
 }  // namespace
 
-void add_contexts(table& to) {
-#if __has_include(<magpie/context.h>)
-  to["context"] = context;
-#else
-  add_absent(to, {"context"}, "<magpie/context.h>");
-#endif
-}
+void add_contexts(table& to) { to["context"] = context; }
 
 }  // namespace workloads

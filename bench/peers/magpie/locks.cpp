@@ -2,20 +2,14 @@
 
 #include "workloads.h"
 
-#if __has_include(<magpie/mutex.h>)
 #include <magpie/mutex.h>
-#endif
-#if __has_include(<magpie/shared_mutex.h>)
 #include <magpie/shared_mutex.h>
-#endif
 
 #include <mutex>
 #include <shared_mutex>
 
 namespace workloads {
 namespace {
-
-#if __has_include(<magpie/mutex.h>)
 
 // Mutex: a hundred goroutines count under one lock.
 constexpr long k_lockers = 100;
@@ -60,9 +54,6 @@ void mutex_park() {
   report("mutex_park", per_operation(count_all_yielding(each), k_lockers * each), "ns/op");
 }
 
-#endif
-#if __has_include(<magpie/shared_mutex.h>)
-
 // Shared readers: four goroutines per P read under a lock that nobody takes to write.
 nanoseconds read_all(long readers, long each) {
   magpie::shared_mutex mutex;
@@ -87,22 +78,12 @@ void shared_readers() {
   report("shared_readers", per_operation(read_all(readers, each), readers * each), "ns/op");
 }
 
-#endif
-
 }  // namespace
 
 void add_locks(table& to) {
-#if __has_include(<magpie/mutex.h>)
   to["mutex"] = mutex;
   to["mutex_park"] = mutex_park;
-#else
-  add_absent(to, {"mutex", "mutex_park"}, "<magpie/mutex.h>");
-#endif
-#if __has_include(<magpie/shared_mutex.h>)
   to["shared_readers"] = shared_readers;
-#else
-  add_absent(to, {"shared_readers"}, "<magpie/shared_mutex.h>");
-#endif
 }
 
 }  // namespace workloads

@@ -56,8 +56,6 @@ void short_sleep() {
   report("short_sleep", static_cast<double>(lengths[lengths.size() / 2].count()) / 1e3, "us");
 }
 
-#ifdef MAGPIE_BENCH_TIMERS
-
 // Timers: a million that are far from due are made, in no order, and stopped again.
 struct timer_times {
   nanoseconds added, stopped;
@@ -113,19 +111,13 @@ void timers_fire() {
   report("timers_fire", per_operation(*elapsed, number), "ns/op");
 }
 
-#endif
-
 }  // namespace
 
 void add_timers(table& to) {
   to["sleepers"] = sleepers;
   to["short_sleep"] = short_sleep;
-#ifdef MAGPIE_BENCH_TIMERS
   to["timers"] = timers;
   to["timers_fire"] = timers_fire;
-#else
-  add_absent(to, {"timers", "timers_fire"}, "after_func");
-#endif
 }
 
 }  // namespace workloads

@@ -17,9 +17,7 @@
 #include <deque>
 #include <memory>
 
-#if __has_include(<magpie/channel.h>)
 #include <magpie/channel.h>
-#endif
 
 namespace workloads {
 
@@ -52,39 +50,23 @@ class crowd {
  private:
   std::atomic<long> here_{0};
   completion all_;
-#if __has_include(<magpie/channel.h>)
   magpie::channel<magpie::unit> door_{0};
-#else
-  std::deque<magpie::detail::meeting> doors_;  // without channels each has its own
-#endif
 };
 
 void crowd::add(long goroutines) {
   all_.add(goroutines);
   for (long i = 0; i < goroutines; ++i) {
-#if __has_include(<magpie/channel.h>)
     magpie::go([this] {
       ++here_;
       door_.receive();
       all_.done();
     });
-#else
-    magpie::go([this, &door = doors_.emplace_back()] {
-      ++here_;
-      door.wait();
-      all_.done();
-    });
-#endif
   }
   while (here_ < goroutines) magpie::this_goroutine::yield();
 }
 
 void crowd::open() {
-#if __has_include(<magpie/channel.h>)
   door_.close();
-#else
-  for (auto& door : doors_) door.finish();
-#endif
   all_.wait();
 }
 

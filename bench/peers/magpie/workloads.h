@@ -15,9 +15,7 @@
 #include <string>
 #include <utility>
 
-#if __has_include(<magpie/wait_group.h>)
 #include <magpie/wait_group.h>
-#endif
 
 namespace workloads {
 
@@ -55,41 +53,7 @@ inline double in_milliseconds(nanoseconds d) { return static_cast<double>(d.coun
 
 nanoseconds cpu_time();  // of the process
 
-#if __has_include(<magpie/wait_group.h>)
-
 using completion = magpie::wait_group;
-
-#else
-
-// What a wait_group does, while there is none, with what futures are made of.
-class completion {
- public:
-  void add(long n) { left_.fetch_add(n); }
-  void done() {
-    magpie::detail::meeting& end = *end_;
-    if (left_.fetch_sub(1) == 1) end.finish();
-  }
-  template <class F>
-  void go(F&& f) {
-    add(1);
-    magpie::go([this, f = std::forward<F>(f)] {
-      f();
-      done();
-    });
-  }
-  void wait() {
-    done();
-    end_->wait();
-    end_.emplace();
-    left_.store(1);
-  }
-
- private:
-  std::atomic<long> left_{1};  // the waiter counts as one: it does not fall to zero before wait()
-  std::optional<magpie::detail::meeting> end_{std::in_place};
-};
-
-#endif
 
 // How long it takes so many goroutines to do the work, all of them the same.
 template <class F>
@@ -108,12 +72,5 @@ void add_channels(table& to);
 void add_locks(table& to);
 void add_timers(table& to);
 void add_contexts(table& to);
-
-// Workloads that magpie cannot do yet, for want of `what`. They print that in place of a result.
-inline void add_absent(table& to, std::initializer_list<const char*> names, const char* what) {
-  for (const char* const name : names) {
-    to[name] = [name, what] { std::printf("workload=%s absent: no %s\n", name, what); };
-  }
-}
 
 }  // namespace workloads

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include <magpie/detail/channel_core.h>
+#include <magpie/detail/duration.h>
 #include <magpie/detail/waiting.h>
 #include <magpie/export.h>
-#include <magpie/detail/duration.h>
 
 namespace magpie::detail {
 
