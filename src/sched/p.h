@@ -62,7 +62,6 @@ struct alignas(k_cache_line) P {
 
   // Owner only.
   alignas(k_cache_line) goroutine_stack free_gs;
-  std::size_t cold = 0;  // goroutines in the ring that came from the global queue, about
   stack_cache stacks;
   std::uint64_t next_goroutine_id = 0;  // of a batch this P drew; equal to the end: draw anew
   std::uint64_t end_goroutine_id = 0;

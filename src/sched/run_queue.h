@@ -93,14 +93,6 @@ class run_queue {
   // spawned last. Null when the ring is empty or a thief was faster.
   G* pop_newest();
 
-  // The one that comes after `count` others of the ring; null: there are not so many.
-  const G* peek_ring(std::uint32_t count) const {
-    const std::uint32_t tail = tail_.load(relaxed);           // relaxed: only the owner writes it
-    const std::uint32_t head = head_in(head_.load(relaxed));  // relaxed: a thief may take it, too
-    if (tail - head <= count) return nullptr;
-    return slots_[(head + count) % k_size].load(relaxed);  // relaxed: the owner wrote it
-  }
-
   // The newest of all, in run_next or in the ring, if it is wanted; otherwise all stays as it is.
   template <class Predicate>
   G* take_newest_if(Predicate is_wanted) {

@@ -115,9 +115,15 @@ G* scheduler::take_global_batch_locked(M& m) {
   const std::size_t count =
       global_.pop_batch(static_cast<std::size_t>(procs()), std::size(batch), batch);
   if (count == 0) return nullptr;
+  // They may have waited for long: nothing of them is in the cache. What each begins with is
+  // fetched while the others are looked at.
   for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(&batch[i]->fiber);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (batch[i]->fiber.stack == nullptr) continue;
+    const auto* const top = static_cast<const char*>(batch[i]->fiber.registers.stack_pointer);
+    for (std::size_t line = 0; line < 3; ++line) __builtin_prefetch(top + line * k_cache_line);
+  }
   m.p->queue.push_all(batch + 1, count - 1);
-  m.p->cold = count - 1;
   return batch[0];
 }
 
@@ -132,17 +138,6 @@ run_queue::popped scheduler::pop_local(M& m) {
   return m.p->queue.pop();
 }
 
-// Goroutines that come from the global queue may have waited for long, and nothing of them is in
-// the cache. While one runs, the stack of a later one is fetched, whose G is here by now.
-void scheduler::prefetch_ahead(P& p) {
-  --p.cold;
-  constexpr std::uint32_t k_ahead = 6;
-  const G* const later = p.queue.peek_ring(k_ahead);
-  if (later == nullptr || later->fiber.stack == nullptr) return;
-  const char* const top = static_cast<const char*>(later->fiber.registers.stack_pointer);
-  for (int line = 0; line < 4; ++line) __builtin_prefetch(top + line * k_cache_line);
-}
-
 // The local part of find_runnable(), for a switch that does not touch the M's own stack. On a
 // fairness turn, when a timer is due and when the P is to be given up, the M looks for itself.
 // `left`: the stack of a goroutine that has just ended; one that never ran and wants such a stack
@@ -153,7 +148,6 @@ G* scheduler::next_local(M& m, stack* left) {
   if (is_fairness_turn(p) || p.retired.load(relaxed) || timer_is_due(p)) return nullptr;
   const run_queue::popped found = pop_local(m);
   if (found.g == nullptr) return nullptr;
-  if (p.cold != 0) prefetch_ahead(p);
   if (found.g->locked) {  // the M hands its P over, on its own stack
     m.found = found;
     return nullptr;

@@ -149,7 +149,6 @@ class scheduler {
   run_queue::popped from_local_queue(M& m);
   run_queue::popped from_global_queue(M& m);
   G* take_global_batch_locked(M& m);
-  static void prefetch_ahead(P& p);
 
   // steal.cpp
   static void begin_loot(M& m, std::size_t count);
