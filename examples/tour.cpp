@@ -1,6 +1,7 @@
 // A walk through what magpie does, with numbers from this machine and the scheduler's own counters.
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,14 +10,21 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <magpie/magpie.h>
 
+using namespace std::chrono_literals;
+
 namespace {
+
+using number = unsigned long long;  // what printf takes for a counter
 
 class stopwatch {
  public:
@@ -66,8 +74,7 @@ void fork_and_join() {
   const long result = magpie::run([] { return fibonacci(25); });
   const auto after = counters();
   const auto spawned = after.spawned - before.spawned;
-  std::printf("   = %ld, with %llu goroutines, %.0f ns each.\n", result,
-              static_cast<unsigned long long>(spawned),
+  std::printf("   = %ld, with %llu goroutines, %.0f ns each.\n", result, number(spawned),
               watch.seconds() / static_cast<double>(spawned) * 1e9);
   std::printf("   Whoever waits for a child that has not started runs it on its own stack.\n");
 }
@@ -90,8 +97,222 @@ void steal() {
   });
   const auto after = counters();
   std::printf("   %d Ps; %llu times one took half of another's queue, %llu goroutines in all.\n",
-              after.procs, static_cast<unsigned long long>(after.steals - before.steals),
-              static_cast<unsigned long long>(after.stolen - before.stolen));
+              after.procs, number(after.steals - before.steals),
+              number(after.stolen - before.stolen));
+}
+
+// ---- channels -------------------------------------------------------------------------------
+
+void ping_pong() {
+  station("Channels: two goroutines pass a ball to and fro");
+  constexpr int k_rounds = 500'000;
+  const auto before = counters();
+  const stopwatch watch;
+  magpie::run([] {
+    const magpie::channel<int> there;
+    const magpie::channel<int> back;
+    magpie::go([=] {
+      for (const int ball : there) back.send(ball + 1);
+      back.close();
+    });
+    int ball = 0;
+    for (int i = 0; i < k_rounds; ++i) {
+      there.send(ball);
+      ball = *back.receive();
+    }
+    there.close();
+  });
+  const double seconds = watch.seconds();
+  const auto after = counters();
+  std::printf("   %d times there and back, %.0f ns for each way; %llu times one of them waited.\n",
+              k_rounds, seconds / (2.0 * k_rounds) * 1e9, number(after.parks - before.parks));
+  std::printf(
+      "   No thread sleeps for that: it leaves one goroutine and goes on with the other.\n");
+}
+
+// Passes on what `prime` does not divide.
+magpie::channel<int> sieve(int prime, magpie::channel<int> numbers) {
+  magpie::channel<int> rest(16);
+  magpie::go([=] {
+    for (const int n : numbers) {
+      if (n % prime != 0) rest.send(n);
+    }
+    rest.close();
+  });
+  return rest;
+}
+
+void pipeline() {
+  station("Pipeline: a goroutine for every prime below 10000, each a sieve for the next");
+  const auto before = counters();
+  const stopwatch watch;
+  const auto [count, last] = magpie::run([] {
+    magpie::channel<int> numbers(16);
+    magpie::go([numbers] {
+      for (int n = 2; n < 10'000; ++n) numbers.send(n);
+      numbers.close();
+    });
+    std::pair<int, int> found;
+    while (const std::optional<int> prime = numbers.receive()) {
+      found = {found.first + 1, *prime};
+      numbers = sieve(*prime, numbers);
+    }
+    return found;
+  });
+  const double seconds = watch.seconds();
+  const auto after = counters();
+  std::printf("   %d of them, the last is %d; %.0f ms, %llu waits, %d threads.\n", count, last,
+              seconds * 1e3, number(after.parks - before.parks), after.threads);
+  std::printf("   When the first channel is closed, the whole chain ends, one after the other.\n");
+}
+
+// ---- select ---------------------------------------------------------------------------------
+
+// Answers with its name. Room for one answer, because there may be nobody left to take it.
+magpie::channel<std::string> ask(const char* name, magpie::duration takes) {
+  magpie::channel<std::string> answer(1);
+  magpie::go([=] {
+    magpie::this_goroutine::sleep_for(takes);
+    answer.send(name);
+  });
+  return answer;
+}
+
+void select_the_first() {
+  station("Select: the first answer counts, and patience has an end");
+  magpie::run([] {
+    const auto north = ask("north", 60ms);
+    const auto south = ask("south", 20ms);
+    const auto west = ask("west", 40ms);
+    const auto print = [](const std::optional<std::string>& name) {
+      std::printf("   %s answered first", name.value().c_str());
+    };
+    const stopwatch watch;
+    magpie::select(magpie::on_receive(north, print), magpie::on_receive(south, print),
+                   magpie::on_receive(west, print));
+    std::printf(", after %.1f ms (it sleeps for 20).\n", watch.seconds() * 1e3);
+  });
+  magpie::run([] {
+    const magpie::channel<int> silence;
+    const stopwatch watch;
+    magpie::select(magpie::on_receive(silence, [] {}), magpie::on_timeout(50ms, [&] {
+                     std::printf("   Nobody answers here: given up after %.1f ms (asked for 50).\n",
+                                 watch.seconds() * 1e3);
+                   }));
+  });
+}
+
+// ---- locks ----------------------------------------------------------------------------------
+
+void share_a_mutex() {
+  station("Mutex: 10000 goroutines count to a million together");
+  const auto before = counters();
+  const stopwatch watch;
+  long total = 0;  // not atomic
+  magpie::run([&total] {
+    magpie::mutex guard;
+    magpie::wait_group all;
+    for (int i = 0; i < 10'000; ++i) {
+      all.go([&] {
+        for (int k = 0; k < 100; ++k) {
+          const std::scoped_lock hold(guard);
+          ++total;
+        }
+      });
+    }
+    all.wait();
+  });
+  const double seconds = watch.seconds();
+  const auto after = counters();
+  std::printf("   %ld, %.0f ns for each; %llu times a goroutine had to wait its turn.\n", total,
+              seconds / static_cast<double>(total) * 1e9, number(after.parks - before.parks));
+}
+
+// ---- timers ---------------------------------------------------------------------------------
+
+// Whether guard pages below stacks cost no memory mappings, of which a process may have 65530: from
+// Linux 6.13 on. An emulator may say yes to any advice, so the page is tried.
+bool guards_are_cheap() {
+  constexpr int k_guard_install = 102;  // MADV_GUARD_INSTALL, not in every libc
+  const auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  int ends[2];
+  if (page == MAP_FAILED || pipe2(ends, O_CLOEXEC) != 0) return false;
+  const bool guarded = madvise(page, size, k_guard_install) == 0 && write(ends[1], page, 1) < 0;
+  close(ends[0]);
+  close(ends[1]);
+  munmap(page, size);
+  return guarded;
+}
+
+// Who sleeps keeps a stack, a page of memory at least. Sanitizers need far more for each.
+int how_many_sleepers() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return 2'000;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  return 2'000;
+#endif
+#endif
+  const double memory =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  return guards_are_cheap() && memory > 2e9 ? 100'000 : 10'000;
+}
+
+void sleep_together() {
+  const int count = how_many_sleepers();
+  station(("Sleep: " + std::to_string(count) + " goroutines, one second each").c_str());
+  const auto before = counters();
+  const stopwatch watch;
+  magpie::run([count] {
+    magpie::wait_group all;
+    for (int i = 0; i < count; ++i) all.go([] { magpie::this_goroutine::sleep_for(1s); });
+    magpie::this_goroutine::sleep_for(500ms);
+    const auto now = counters();
+    std::printf("   Half a second later: %llu goroutines, %d threads for %d Ps.\n",
+                number(now.goroutines), now.threads, now.procs);
+    all.wait();
+  });
+  const double seconds = watch.seconds();
+  std::printf("   All awake after %.2f s, their start included; %llu timers fired.\n", seconds,
+              number(counters().timer_fires - before.timer_fires));
+}
+
+// ---- cancel ---------------------------------------------------------------------------------
+
+struct trouble {
+  std::atomic<int> leaves{0};
+  stopwatch since;
+};
+
+// A tree of groups, ten branches each. The leaves wait for the end of their context; the last of
+// the thousand fails instead.
+void grow(const magpie::context& ctx, int height, trouble& shared) {
+  if (height == 0) {
+    if (shared.leaves.fetch_add(1) == 999) {
+      std::printf("   %llu goroutines wait in a tree, then one leaf fails.\n",
+                  number(counters().goroutines));
+      shared.since = stopwatch();
+      throw std::runtime_error("the cat is here");
+    }
+    ctx.done().receive();
+    return;
+  }
+  magpie::group branches(ctx);
+  for (int i = 0; i < 10; ++i)
+    branches.go([=, &shared](const magpie::context& mine) { grow(mine, height - 1, shared); });
+  branches.wait();
+}
+
+void cancel_a_tree() {
+  station("Cancel: one failure ends a tree of work");
+  trouble shared;
+  try {
+    magpie::run([&shared] { grow(magpie::context::background(), 3, shared); });
+  } catch (const std::exception& e) {
+    std::printf("   \"%s\" reached the root after %.2f ms; by then all others had ended.\n",
+                e.what(), shared.since.seconds() * 1e3);
+  }
 }
 
 // ---- block ----------------------------------------------------------------------------------
@@ -196,15 +417,13 @@ int overflow() {
 void show_counters() {
   station("What the scheduler counted");
   const auto all = counters();
+  std::printf("   spawned %llu, ended %llu, parked %llu, made ready %llu\n", number(all.spawned),
+              number(all.finished), number(all.parks), number(all.readies));
   std::printf(
-      "   spawned %llu, ended %llu, parked %llu, made ready %llu\n",
-      static_cast<unsigned long long>(all.spawned), static_cast<unsigned long long>(all.finished),
-      static_cast<unsigned long long>(all.parks), static_cast<unsigned long long>(all.readies));
-  std::printf(
-      "   steals %llu of %llu attempts, Ps taken from blocked threads %llu, threads at most %d\n",
-      static_cast<unsigned long long>(all.steals),
-      static_cast<unsigned long long>(all.steal_attempts),
-      static_cast<unsigned long long>(all.retakes), all.threads_peak);
+      "   steals %llu of %llu attempts, Ps taken from blocked threads %llu, timers fired %llu,\n"
+      "   threads at most %d\n",
+      number(all.steals), number(all.steal_attempts), number(all.retakes), number(all.timer_fires),
+      all.threads_peak);
 }
 
 }  // namespace
@@ -217,6 +436,12 @@ int main(int count, char** arguments) {
   spawn_a_million();
   fork_and_join();
   steal();
+  ping_pong();
+  pipeline();
+  select_the_first();
+  share_a_mutex();
+  sleep_together();
+  cancel_a_tree();
   block_threads();
   resize();
   show_exception();
