@@ -92,6 +92,7 @@ std::size_t timer_heap::run_expired(os::nanos now, harvest& out) {
   timer_node* due[k_handful];
   std::size_t fired = 0;
   const os::lock_guard hold(lock_);
+  if (paused_) return 0;
   for (;;) {
     std::size_t count = 0;
     while (count < k_handful && size_locked() != 0 && entries_[0].when <= now) {

@@ -122,6 +122,19 @@ TEST(TimerHeap, NothingIsSetWhenNobodyAgrees) {
   EXPECT_EQ(t.rings, 0);
 }
 
+TEST(TimerHeap, NothingFiresWhileItIsPaused) {
+  test_timer t(1);
+  timer_heap heap;
+  heap.add(t);
+  heap.pause();
+  test_harvest out;
+  EXPECT_EQ(heap.run_expired(10, out), 0u);
+  EXPECT_EQ(heap.next(), os::k_never);
+  heap.resume();
+  EXPECT_EQ(heap.next(), 1);
+  EXPECT_EQ(heap.run_expired(10, out), 1u);
+}
+
 TEST(TimerHeap, CancelledOnesAreSweptOut) {
   std::deque<test_timer> timers;
   timer_heap heap;
