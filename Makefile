@@ -10,7 +10,7 @@ JOBS   ?= $(shell nproc)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test asan tsan release-test check aarch64 compilers bench format tidy install clean
+.PHONY: help demo test asan tsan release-test stress check aarch64 compilers bench format tidy install clean
 
 # cmake's chatter goes to a file; warnings are shown, and all of it when it fails.
 # $(call configure,preset,more arguments)
@@ -56,6 +56,16 @@ release-test: ## the tests as users get the library: optimised, debug checks off
 	@$(call configure,release,-DMAGPIE_TESTS=ON)
 	@$(call build,build/release)
 	@$(call run_tests,build/release)
+
+# Without the monitor, so that nothing covers up for a wake-up that was lost.
+stress: ## the long forms of the stress tests: 10^8 spawns and hand-overs; about half an hour
+	@$(SETUP) test
+	@$(call configure,release,-DMAGPIE_TESTS=ON)
+	@$(call build,build/release)
+	@MAGPIE_DEBUG=nosysmon=1 MAGPIE_STRESS=400 build/release/tests/stress_long_haul \
+	  --gtest_filter='*Spawns*:*ParksAndReadies*'
+	@MAGPIE_STRESS=100 build/release/tests/stress_long_haul --gtest_filter='*NoPIsIdle*'
+	@MAGPIE_STRESS=20 build/release/tests/stress_test --gtest_brief=1
 
 check: asan tsan release-test test ## everything before a change goes in: test asan tsan release-test
 
