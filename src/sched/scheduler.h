@@ -191,7 +191,7 @@ class scheduler {
   // timers.cpp
   void announce_timer(os::nanos when);
   os::nanos earliest_timer() const;
-  bool any_timer_pending() const;
+  bool timers_may_wake() const;
   static bool timer_is_due(P& p);
   bool run_timers(M* m, P& p, os::nanos now);
   void run_own_timers(M& m);
@@ -320,6 +320,7 @@ class scheduler {
   const os::cpu_quota_files quota_files_;
   call_history call_history_;
   atomic<std::uint64_t> timer_fires_{0};
+  atomic<int> firing_{0};  // threads that run timers just now
   atomic<std::uint64_t> goroutine_ids_{1};
   atomic<std::uint64_t> spawned_outside_{0};  // by plain threads and timers
 };

@@ -60,12 +60,14 @@ os::nanos scheduler::earliest_timer() const {
   return earliest;
 }
 
-bool scheduler::any_timer_pending() const {
+// A timer that is not in its heap any more, because its time has come, is not forgotten: whoever
+// took it out is counted in firing_ since before that.
+bool scheduler::timers_may_wake() const {
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   for (int i = 0; i < count; ++i) {
     if (ps_[i]->timers.pending() != 0) return true;
   }
-  return false;
+  return firing_.load(acquire) != 0;  // pairs with the release in run_timers()
 }
 
 // Reading the clock at every turn would cost more than the turn. The tick counter tells when it
@@ -86,14 +88,15 @@ bool scheduler::timer_is_due(P& p) {
 
 // Those who wake up are in the caller's run queue afterwards; without an M, in the global queue.
 bool scheduler::run_timers(M* m, P& p, os::nanos now) {
+  firing_.fetch_add(1, relaxed);  // relaxed: published by the heap, see timers_may_wake()
   harvest ripe;
   const std::size_t fired = p.timers.run_expired(now, ripe);
-  if (fired == 0) return false;
   timer_fires_.fetch_add(fired, relaxed);  // relaxed: a statistic
   // Calls first: one who is woken finds what happened before its time.
   while (timed_call* const due = ripe.calls.pop_front()) due->call(m, *due);
   ripe.woken.wake_all(m);
-  return true;
+  firing_.fetch_sub(1, release);  // pairs with timers_may_wake(): all of them are woken
+  return fired != 0;
 }
 
 void scheduler::run_own_timers(M& m) {

@@ -220,7 +220,7 @@ void timer_heap::push_locked(entry e) {
 
 void timer_heap::pop_locked() {
   const std::uint32_t size = size_locked() - 1;
-  size_.store(size, relaxed);  // relaxed: under the lock
+  size_.store(size, release);  // pairs with pending()
   if (size != 0) sift_down_locked(0, entries_[size]);
 }
 

@@ -44,7 +44,8 @@ class timer_heap {
   // How many are pending; too many while one is being cancelled.
   std::size_t pending() const {
     // relaxed: a number; who concludes something from it comes again.
-    const auto all = static_cast<std::int64_t>(size_.load(relaxed));
+    // acquire pairs with pop_locked(): what was done before a timer was taken out is visible.
+    const auto all = static_cast<std::int64_t>(size_.load(acquire));
     const std::int64_t gone = std::max(cancelled_.load(relaxed), 0);  // as above
     return static_cast<std::size_t>(std::max<std::int64_t>(all - gone, 0));
   }

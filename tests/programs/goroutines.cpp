@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <mutex>
 #include <stdexcept>
 #include <string_view>
 
@@ -37,6 +38,24 @@ namespace {
 
 void wait_for_ever() {
   for (;;) this_goroutine::yield();
+}
+
+// Two goroutines, each with a lock the other one wants, and one that waits for ever.
+void lock_cycle() {
+  run([] {
+    mutex a, b;
+    wait_group both_have_one;
+    both_have_one.add(2);
+    const auto lock_both = [&](mutex& first, mutex& second) {
+      const std::scoped_lock hold_first(first);
+      both_have_one.done();
+      both_have_one.wait();
+      const std::scoped_lock hold_second(second);
+    };
+    go({.name = "left"}, [&] { lock_both(a, b); });
+    go({.name = "right"}, [&] { lock_both(b, a); });
+    channel<int>().receive();
+  });
 }
 
 // Three goroutines in a circle, each waits for the next.
@@ -120,6 +139,7 @@ int main(int, char** arguments) {
     });
   }
   if (way == "deadlock") deadlock();
+  if (way == "lock_cycle") lock_cycle();
   if (way == "fork") use_after_fork();
   if (way == "exec") exec_after_fork();
   if (way == "own_runtime") {

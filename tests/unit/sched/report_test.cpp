@@ -64,6 +64,18 @@ TEST(Report, DeadlockListsEveryGoroutineAndWhatItWaitsFor) {
   EXPECT_EQ(waiting, 3u) << end.output;
 }
 
+TEST(Report, DeadlockNamesTheLocksAndWhoHoldsThem) {
+  const program_end end = run_goroutines("lock_cycle");
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output,
+              ContainsRegex("goroutine [0-9]+ \"left\" \\[sync.Mutex.Lock\\]:\n"
+                            "  waits in 0x[0-9a-f]+, held by goroutine [0-9]+ \"right\""));
+  EXPECT_THAT(end.output,
+              ContainsRegex("goroutine [0-9]+ \"right\" \\[sync.Mutex.Lock\\]:\n"
+                            "  waits in 0x[0-9a-f]+, held by goroutine [0-9]+ \"left\""));
+  EXPECT_THAT(end.output, ContainsRegex("\\[chan receive\\]:\n  waits in 0x"));
+}
+
 TEST(Report, UseOfTheRuntimeInAForkedChildIsAClearError) {
   const program_end end = run_goroutines("fork");
   EXPECT_EQ(end.exit_code, 0) << end.output;
