@@ -45,6 +45,7 @@
 
 #include "os/clock.h"
 #include "os/fence.h"
+#include "sched/debug_settings.h"
 #include "sched/scheduler.h"
 
 namespace magpie::rt {
@@ -63,9 +64,6 @@ constexpr int k_most_doublings = 4;
 // Between two looks for a deadlock while nothing moves: from the first to the longest.
 constexpr os::nanos k_first_check = 1'000'000;
 constexpr os::nanos k_longest_check = 1'000'000'000;
-
-// A cached thread that nobody needed for so long ends.
-constexpr os::nanos k_thread_idle_limit = 10'000'000'000;
 
 }  // namespace
 
@@ -198,7 +196,7 @@ bool scheduler::sleep_until_work(M& m) {
     // All goroutines wait and this is the last thread that falls asleep: those who could wake one
     // from outside may fall asleep later, and then nobody else is left to notice.
     const bool last_one = seen == visible_work::none && check_deadlock();
-    const os::nanos limit = drowsy.lasts() ? doze : last_one ? next_check : k_thread_idle_limit;
+    const os::nanos limit = drowsy.lasts() ? doze : last_one ? next_check : debugging().threadidle;
     const os::nanos timer = become_timekeeper(m);
     const bool handed = wait_for_p(m, std::min(os::now() + limit, timer));
     const bool kept_time = timer != os::k_never && resign_as_timekeeper(m);
@@ -224,6 +222,7 @@ bool scheduler::sleep_until_work(M& m) {
       next_check = std::min(2 * next_check, k_longest_check);
       continue;
     }
+    if (kept_time) continue;  // nobody else would wake up for the timers
     const os::lock_guard hold(lock_);
     if (!idle_ms_.contains(&m)) continue;  // handed a P in the last moment
     idle_ms_.remove(&m);
