@@ -46,9 +46,7 @@ struct alignas(k_cache_line) poll_desc {
 inline std::uint64_t token_of(const poll_desc& d) {
   return reinterpret_cast<std::uintptr_t>(&d) << 16 | d.sequence;
 }
-inline poll_desc* desc_of(std::uint64_t token) {
-  return reinterpret_cast<poll_desc*>(token >> 16);
-}
+inline poll_desc* desc_of(std::uint64_t token) { return reinterpret_cast<poll_desc*>(token >> 16); }
 inline std::uint16_t sequence_of(std::uint64_t token) { return static_cast<std::uint16_t>(token); }
 
 }  // namespace magpie::rt

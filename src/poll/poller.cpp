@@ -46,11 +46,7 @@ os::error poller::start() {
   if (!guests) return guests.error();
   auto alarm = os::make_eventfd(os::fd_mode::nonblocking);
   if (!alarm) return alarm.error();
-  // Edge-triggered: every write is an event, and nobody has to read.
-  if (const auto failed =
-          own->add(alarm->get(), epoll_events::readable | epoll_events::edge_triggered, k_alarm)) {
-    return failed;
-  }
+  if (const auto failed = own->add(alarm->get(), epoll_events::readable, k_alarm)) return failed;
   if (const auto failed = own->add(guests->fd(), epoll_events::readable, k_guests)) return failed;
   own_.emplace(std::move(*own));
   guests_.emplace(std::move(*guests));
@@ -106,6 +102,16 @@ void poller::poll(std::int64_t timeout, poll_batch& out) {
     return;
   }
   collect({records, *found}, out);
+  if (timeout != 0) silence_alarm({records, *found});
+}
+
+// By the one who waits: one who only looks leaves the alarm to the one it is meant for.
+void poller::silence_alarm(std::span<const os::epoll_record> records) {
+  for (const os::epoll_record& r : records) {
+    std::uint64_t count = 0;
+    if (r.token == k_alarm)
+      (void)os::read(alarm_.get(), std::as_writable_bytes(std::span(&count, 1)));
+  }
 }
 
 void poller::collect(std::span<const os::epoll_record> records, poll_batch& out) {
@@ -119,8 +125,8 @@ void poller::collect(std::span<const os::epoll_record> records, poll_batch& out)
     out.events[out.count++] = {
         .token = r.token,
         .readable = any(r.events & (epoll_events::readable | epoll_events::priority | k_end)),
-        .writable = any(r.events & (epoll_events::writable | epoll_events::hung_up |
-                                    epoll_events::failed)),
+        .writable =
+            any(r.events & (epoll_events::writable | epoll_events::hung_up | epoll_events::failed)),
         .uncertain = any(r.events & (k_end | epoll_events::priority)),
     };
   }

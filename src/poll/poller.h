@@ -55,10 +55,11 @@ class poller {
   os::error arm_guest(int fd, bool readable, bool writable, std::uint64_t token);
 
   // What has happened; waits for it for at most `timeout` nanoseconds (negative: for ever). A
-  // signal or interrupt() ends the wait with nothing.
+  // signal or interrupt() ends the wait with nothing. One thread at a time waits, though any number
+  // may look with a timeout of 0.
   void poll(std::int64_t timeout, poll_batch& out);
 
-  // Ends the wait of whoever is in poll(), or the next one that begins.
+  // Ends the wait of the one who waits, or the next wait that begins.
   void interrupt();
 
  private:
@@ -66,6 +67,7 @@ class poller {
   static constexpr std::size_t k_chunks = 1024;
   using chunk = poll_desc[k_chunk];
 
+  void silence_alarm(std::span<const os::epoll_record>);
   void collect(std::span<const os::epoll_record>, poll_batch& out);
 
   const std::uint64_t number_;

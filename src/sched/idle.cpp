@@ -109,9 +109,7 @@ void scheduler::start_m(P* p, bool spinning) {
 
 scheduler::sleeper scheduler::pop_sleeper_locked() {
   M* const m = idle_ms_.pop_front();
-  const bool watches = m != nullptr && watcher_ == m;
-  if (watches) watcher_ = nullptr;
-  return {m, watches};
+  return {m, m != nullptr && watcher_ == m};
 }
 
 // The note last: after that the thread may be gone, and the runtime with it.
@@ -221,7 +219,7 @@ bool scheduler::sleep_until_work(M& m) {
     }
     const bool handed = wait_for_p(m, until);
     const bool kept_time = timer != os::k_never && resign_as_timekeeper(m);
-    if (watches) resign_as_watcher(m);
+    if (watches) resign_as_watcher();
     if (handed) {
       deliver(m.p != nullptr ? &m : nullptr, events);
       // It was drowsy or a spinner when others decided to leave work to it, or watched the timers

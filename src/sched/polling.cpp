@@ -107,8 +107,8 @@ bool scheduler::ask_poller(M* m) {
   if (poll_in_progress_.load(relaxed) || poll_in_progress_.exchange(true, acquire)) return false;
   poll_batch batch;
   descriptors.poll(0, batch);
-  last_poll_.store(os::ticks(), relaxed);       // relaxed: a hint
-  poll_in_progress_.store(false, release);      // pairs with the exchange
+  last_poll_.store(os::ticks(), relaxed);   // relaxed: a hint
+  poll_in_progress_.store(false, release);  // pairs with the exchange
   return deliver(m, batch);
 }
 
@@ -138,7 +138,9 @@ void scheduler::ask_poller_under_load(M& m) {
 
 // ---- The watcher ------------------------------------------------------------------------------
 
-// For an M that is about to sleep. Not while every P is held: their Ms ask themselves.
+// For an M that is about to sleep. Not while every P is held: their Ms ask themselves. Nor while
+// another one is in the poller, though it may be on its way out, woken for other work: there is one
+// alarm, and it is for that one.
 bool scheduler::become_watcher(M& m) {
   if (!descriptors.started()) return false;
   const os::lock_guard hold(lock_);
@@ -149,10 +151,9 @@ bool scheduler::become_watcher(M& m) {
   return true;
 }
 
-// True: it still was the one; else somebody has taken it off the list.
-void scheduler::resign_as_watcher(M& m) {
+void scheduler::resign_as_watcher() {
   const os::lock_guard hold(lock_);
-  if (watcher_ == &m) watcher_ = nullptr;
+  watcher_ = nullptr;
 }
 
 void scheduler::watch_until(os::nanos deadline, poll_batch& out) {

@@ -233,7 +233,7 @@ class scheduler {
   bool poll_is_overdue(os::nanos limit) const;
   void ask_poller_under_load(M& m);
   bool become_watcher(M& m);
-  void resign_as_watcher(M& m);
+  void resign_as_watcher();
   void watch_until(os::nanos deadline, poll_batch& out);
   os::nanos look_at_descriptors(os::nanos now);
 

@@ -24,7 +24,8 @@ using namespace std::chrono_literals;
 struct connected_pair {
   connected_pair() {
     int fds[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0) std::abort();
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0)
+      std::abort();
     for (int i = 0; i < 2; ++i) {
       if (descriptor::open(fds[i], ends[i]) != 0) std::abort();
     }
@@ -65,8 +66,7 @@ int write_all(descriptor& d, const std::string& data) {
   if (const int failed = d.begin(direction::write)) return failed;
   int failed = 0;
   for (std::size_t done = 0; done < data.size() && failed == 0;) {
-    const ssize_t put =
-        ::send(d.fd(), data.data() + done, data.size() - done, MSG_NOSIGNAL);
+    const ssize_t put = ::send(d.fd(), data.data() + done, data.size() - done, MSG_NOSIGNAL);
     if (put >= 0) {
       done += static_cast<std::size_t>(put);
     } else if (errno == EAGAIN) {

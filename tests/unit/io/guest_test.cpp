@@ -27,9 +27,7 @@ struct pipe_pair {
     ::close(read_end);
     ::close(write_end);
   }
-  void write(const char* text = "x") const {
-    ASSERT_EQ(::write(write_end, text, 1), 1);
-  }
+  void write(const char* text = "x") const { ASSERT_EQ(::write(write_end, text, 1), 1); }
   char read() const {
     char c = 0;
     EXPECT_EQ(::read(read_end, &c, 1), 1);
