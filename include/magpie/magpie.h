@@ -15,6 +15,7 @@
 #include <magpie/latch.h>
 #include <magpie/mutex.h>
 #include <magpie/once.h>
+#include <magpie/poll.h>
 #include <magpie/runtime.h>
 #include <magpie/select.h>
 #include <magpie/semaphore.h>

@@ -69,4 +69,11 @@ result<pipe_ends> make_pipe(fd_mode mode = fd_mode::blocking) noexcept;
 result<file_descriptor> make_eventfd(fd_mode mode, unsigned initial_count = 0) noexcept;
 error set_nonblocking(int fd) noexcept;
 
+enum class readiness {
+  to_read,
+  to_write,
+};
+// Whether the call in question would not block; does not wait. EBADF: no descriptor.
+result<bool> is_ready(int fd, readiness) noexcept;
+
 }  // namespace magpie::rt::os

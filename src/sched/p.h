@@ -41,6 +41,7 @@ struct p_counters {
   counter spawned, finished, parks, readies, yields;
   counter steal_attempts, steals, stolen;
   counter hand_offs, preemptions;
+  counter io_waits_begun, io_waits_ended;
 };
 
 struct alignas(k_cache_line) P {

@@ -133,12 +133,9 @@ void scheduler::start_m_thread(const thread_wish& wish, int id) {
   delete slot;
   const os::lock_guard hold(lock_);
   if (--threads_ == 0) cannot_start("magpie", thread.error());  // nobody is left to go on
-  M* const sleeper = idle_ms_.pop_front();
-  if (sleeper == nullptr) return rest_without_thread_locked(wish.p, wish.spinning);
-  // Somebody has fallen asleep since the wish.
-  sleeper->handed_p = wish.p;
-  sleeper->handed_spinning = wish.spinning;
-  sleeper->wake.wake();
+  const sleeper one = pop_sleeper_locked();
+  if (one.m == nullptr) return rest_without_thread_locked(wish.p, wish.spinning);
+  wake_sleeper(one, wish.p, wish.spinning);  // has fallen asleep since the wish
 }
 
 void scheduler::thread_main(void* raw) {

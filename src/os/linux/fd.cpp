@@ -1,6 +1,7 @@
 #include "os/fd.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -63,6 +64,17 @@ result<file_descriptor> make_eventfd(fd_mode mode, unsigned initial_count) noexc
   const int fd = ::eventfd(initial_count, flags);
   if (fd < 0) return last_error();
   return file_descriptor(fd);
+}
+
+result<bool> is_ready(int fd, readiness wanted) noexcept {
+  pollfd one{
+      .fd = fd,
+      .events = static_cast<short>(wanted == readiness::to_read ? POLLIN | POLLRDHUP : POLLOUT),
+      .revents = 0};
+  if (fd < 0) return error{EBADF};  // which poll() would ignore
+  if (uninterrupted([&] { return ::poll(&one, 1, 0); }) < 0) return last_error();
+  if ((one.revents & POLLNVAL) != 0) return error{EBADF};
+  return one.revents != 0;
 }
 
 error set_nonblocking(int fd) noexcept {
