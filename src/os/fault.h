@@ -4,7 +4,7 @@
 //   MAGPIE_FAULT=accept:EMFILE:1/100,read:EINTR:1/3
 //
 // Each rule names a call, the error and how often on average. A call may have several rules.
-// EAGAIN is as good as any: whoever waits then must be woken by what is there already.
+// Not EAGAIN: the kernel would not tell that it is over.
 #pragma once
 
 #include <cstdint>
