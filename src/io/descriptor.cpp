@@ -145,6 +145,21 @@ void descriptor::end(direction way, bool drained) {
   if (next != nullptr) next->wake(inside.m());
 }
 
+int descriptor::begin_use() {
+  const entry inside;
+  const object_guard held(lock);
+  if (closing_) return ECANCELED;
+  ++uses_;
+  return 0;
+}
+
+void descriptor::end_use() {
+  os::file_descriptor to_close;
+  const entry inside;
+  const object_guard held(lock);
+  to_close = end_use_locked();
+}
+
 int descriptor::wait(direction way) {
   entry inside;
   object_guard held(lock);

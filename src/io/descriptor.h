@@ -41,6 +41,11 @@ class descriptor : public poll_desc {
   // for a TCP stream only: other kinds have reasons of their own to give less.
   void end(direction, bool drained = false);
 
+  // Keeps the kernel's descriptor what it is, without a turn: for options and questions. Not zero:
+  // it is closed, and there is no end_use().
+  int begin_use();
+  void end_use();
+
   // After EAGAIN: until it is worth another try.
   int wait(direction);
 
