@@ -1,5 +1,6 @@
-// Files. What the kernel cannot be waited for in is done inside blocking(): the thread may block,
-// its P goes on. Pipes and terminals are waited for as sockets are.
+// Files. Those of a disk are read and written through io/file_io.h; opening and the like is done
+// inside blocking(): the thread may block, its P goes on. Pipes and terminals are waited for as
+// sockets are.
 
 #include <magpie/blocking.h>
 #include <magpie/file.h>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "fs/file_state.h"
+#include "io/file_io.h"
 #include "io/operation.h"
 #include "os/file.h"
 
@@ -57,6 +59,8 @@ namespace {
 
 using detail::file_state;
 
+constexpr std::int64_t k_own_position = -1;
+
 bool has(open_mode set, open_mode one) { return (set & one) == one; }
 
 os::open_wishes wishes_of(open_mode mode) {
@@ -72,29 +76,46 @@ std::error_code code_of(os::error failure) {
   return failure ? from_kernel(failure) : std::error_code();
 }
 
-// call(fd) with the file kept open, off the thread's P if it takes long. Its errors become `ec`.
+// call(fd) with the file kept open. Its errors become `ec`.
 template <class Call>
-std::size_t in_kernel(file_state& file, std::error_code& ec, Call call) {
+std::size_t on_disk(file_state& file, std::error_code& ec, Call call) {
   if (!file.begin()) {
     ec = object_closed();
     return 0;
   }
-  const os::result<std::size_t> done = blocking([&] { return call(file.plain.get()); });
+  const os::result<std::size_t> done = call(file.plain.get());
   file.end();
   ec = code_of(done.error());
   return done ? *done : 0;
 }
 
-// One call, however it has to be waited for.
-template <class Call>
-std::size_t transfer(file_state* file, direction way, std::error_code& ec, Call call) {
+// `try_once` where there is something to wait for, `wait_inside` for files of a disk.
+template <class TryOnce, class WaitInside>
+std::size_t transfer(file_state* file, direction way, std::error_code& ec, TryOnce try_once,
+                     WaitInside wait_inside) {
   if (file == nullptr) {
     ec = object_closed();
     return 0;
   }
-  if (file->io == nullptr) return in_kernel(*file, ec, call);
+  if (file->io == nullptr) return on_disk(*file, ec, wait_inside);
   operation waiting(file->io, way);
-  return waiting.transfer(ec, call);
+  return waiting.transfer(ec, try_once);
+}
+
+std::size_t transfer(file_state* file, std::error_code& ec, std::span<std::byte> into,
+                     std::int64_t offset) {
+  return transfer(
+      file, direction::read, ec,
+      [=](int fd) { return offset < 0 ? os::read(fd, into) : os::pread(fd, into, offset); },
+      [=](int fd) { return read_file(fd, into, offset); });
+}
+
+std::size_t transfer(file_state* file, std::error_code& ec, std::span<const std::byte> bytes,
+                     std::int64_t offset) {
+  return transfer(
+      file, direction::write, ec,
+      [=](int fd) { return offset < 0 ? os::write(fd, bytes) : os::pwrite(fd, bytes, offset); },
+      [=](int fd) { return write_file(fd, bytes, offset); });
 }
 
 // Something about the file as a whole.
@@ -152,7 +173,7 @@ file::operator bool() const noexcept {
 // ---- Bytes ------------------------------------------------------------------------------------
 
 std::size_t file::read(std::span<std::byte> into, std::error_code& ec) {
-  return transfer(state_, direction::read, ec, [into](int fd) { return os::read(fd, into); });
+  return transfer(state_, ec, into, k_own_position);
 }
 
 std::size_t file::read(std::span<std::byte> into) {
@@ -166,7 +187,7 @@ std::size_t file::write(std::span<const std::byte> bytes, std::error_code& ec) {
   std::size_t sent = 0;
   do {
     const auto rest = bytes.subspan(sent);
-    sent += transfer(state_, direction::write, ec, [rest](int fd) { return os::write(fd, rest); });
+    sent += transfer(state_, ec, rest, k_own_position);
   } while (!ec && sent < bytes.size());
   return ec ? 0 : sent;
 }
@@ -183,8 +204,7 @@ std::size_t file::read_at(std::span<std::byte> into, std::uint64_t offset, std::
   do {
     const auto rest = into.subspan(got);
     const auto at = static_cast<std::int64_t>(offset + got);
-    const std::size_t more =
-        transfer(state_, direction::read, ec, [=](int fd) { return os::pread(fd, rest, at); });
+    const std::size_t more = transfer(state_, ec, rest, at);
     if (more == 0) break;  // the end, or an error
     got += more;
   } while (got < into.size());
@@ -204,8 +224,7 @@ std::size_t file::write_at(std::span<const std::byte> bytes, std::uint64_t offse
   do {
     const auto rest = bytes.subspan(sent);
     const auto at = static_cast<std::int64_t>(offset + sent);
-    sent +=
-        transfer(state_, direction::write, ec, [=](int fd) { return os::pwrite(fd, rest, at); });
+    sent += transfer(state_, ec, rest, at);
   } while (!ec && sent < bytes.size());
   return ec ? 0 : sent;
 }
@@ -247,7 +266,14 @@ void file::truncate(std::uint64_t size) {
 }
 
 void file::sync(std::error_code& ec) {
-  ask(state_, ec, [](int fd) { return os::sync(fd); });
+  if (state_ != nullptr && state_->io == nullptr) {
+    on_disk(*state_, ec, [](int fd) -> os::result<std::size_t> {
+      const os::error failed = sync_file(fd);
+      return failed ? os::result<std::size_t>(failed) : os::result<std::size_t>(0);
+    });
+  } else {
+    ask(state_, ec, [](int fd) { return os::sync(fd); });
+  }
 }
 
 void file::sync() {

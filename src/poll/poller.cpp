@@ -12,8 +12,8 @@ namespace {
 using os::epoll_events;
 
 // No address has these tokens.
-constexpr std::uint64_t k_alarm = 1;
-constexpr std::uint64_t k_guests = 2;
+constexpr std::uint64_t k_alarm = poll_event::k_ring_tokens;
+constexpr std::uint64_t k_guests = k_alarm + 1;
 
 constexpr epoll_events k_for_life = epoll_events::readable | epoll_events::writable |
                                     epoll_events::peer_closed | epoll_events::priority |
@@ -59,6 +59,11 @@ os::error poller::add(int fd, std::uint64_t token) {
   const os::error failed = own_->add(fd, k_for_life, token);
   // Known already: another runtime was the last to use it, and this one an earlier one.
   return failed.code == EEXIST ? own_->modify(fd, k_for_life, token) : failed;
+}
+
+os::error poller::add_ring(int fd, int number) {
+  return own_->add(fd, epoll_events::readable | epoll_events::edge_triggered,
+                   static_cast<std::uint64_t>(number));
 }
 
 poll_desc* poller::guest(int fd) {

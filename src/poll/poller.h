@@ -25,6 +25,10 @@ struct poll_event {
   bool readable;
   bool writable;
   bool uncertain;  // see poll_desc
+
+  // Something is done in the file_ring that was added with this number, and nothing else; -1: no.
+  int ring() const { return token < k_ring_tokens ? static_cast<int>(token) : -1; }
+  static constexpr std::uint64_t k_ring_tokens = 1 << 20;  // no address has them
 };
 
 struct poll_batch {
@@ -49,6 +53,7 @@ class poller {
   // All below: after start(), any thread.
 
   os::error add(int fd, std::uint64_t token);
+  os::error add_ring(int fd, int number);
   // The record of a guest; null: no memory. Always the same for the same number.
   poll_desc* guest(int fd);
   // The next event that is one of those asked for, and only that.

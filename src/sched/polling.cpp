@@ -77,10 +77,14 @@ std::uint64_t scheduler::io_waiters() const {
 // Adds those to be woken. Records may be in use for another descriptor by now.
 void scheduler::take_events(const poll_batch& batch, wake_list& woken) {
   for (std::size_t i = 0; i < batch.count; ++i) {
-    __builtin_prefetch(desc_of(batch.events[i].token));
+    __builtin_prefetch(desc_of(batch.events[i].token));  // no matter if it is none
   }
   for (std::size_t i = 0; i < batch.count; ++i) {
     const poll_event& e = batch.events[i];
+    if (e.ring() >= 0) {
+      collect_from_ring(e.ring(), woken);
+      continue;
+    }
     poll_desc& d = *desc_of(e.token);
     const object_guard held(d.lock);
     if (d.sequence != sequence_of(e.token)) continue;
@@ -91,6 +95,38 @@ void scheduler::take_events(const poll_batch& batch, wake_list& woken) {
     if (d.guest && d.is_awaited()) (void)arm_guest_locked(d);
   }
 }
+
+// ---- Files ------------------------------------------------------------------------------------
+
+file_ring* scheduler::ring_for_files(M& m) {
+  P& p = *m.p;
+  if (file_ring* const made = p.ring.load(relaxed)) return made;  // relaxed: own
+  // relaxed: a hint; whoever asks again gets the same answer.
+  if (rings_refused_.load(relaxed) || start_poller()) return nullptr;
+  file_ring* const ring = file_ring::create();
+  if (ring == nullptr || descriptors.add_ring(ring->fd(), p.id)) {
+    if (ring != nullptr) ring->destroy();
+    rings_refused_.store(true, relaxed);  // as above
+    return nullptr;
+  }
+  p.ring.store(ring, release);  // pairs with collect_from_ring()
+  return ring;
+}
+
+void scheduler::collect_from_ring(int number, wake_list& woken) {
+  file_ring& ring = *ps_[number]->ring.load(acquire);  // pairs with ring_for_files()
+  const object_guard held(ring.lock);
+  collect_locked(ring, woken);
+}
+
+// Those who do not sleep yet see that it is done before they do.
+void scheduler::collect_locked(file_ring& ring, wake_list& woken) {
+  for (file_request* r = ring.collect_locked(); r != nullptr; r = r->next) {
+    if (r->sleeper != nullptr) woken.add(*r->sleeper);
+  }
+}
+
+// ---- Guests -----------------------------------------------------------------------------------
 
 // Asks for what is waited for now; nothing, perhaps. Each question has a number of its own.
 os::error scheduler::arm_guest_locked(poll_desc& d) {

@@ -132,6 +132,10 @@ class scheduler {
   void io_wait_ends(M* m);
   // Under the descriptor's lock.
   os::error arm_guest_locked(poll_desc&);
+  // The ring of the caller's P, made if need be; null: files must do without. Inside the gate.
+  file_ring* ring_for_files(M& m);
+  // Under the ring's lock.
+  static void collect_locked(file_ring&, wake_list&);
 
   // ---- stats.cpp ----
 
@@ -227,6 +231,7 @@ class scheduler {
   // polling.cpp
   std::uint64_t io_waiters() const;
   void take_events(const poll_batch&, wake_list&);
+  void collect_from_ring(int number, wake_list&);
   bool ask_poller(M* m);
   bool deliver(M* m, const poll_batch&);
   run_queue::popped from_poller(M& m);
@@ -357,6 +362,7 @@ class scheduler {
   call_history call_history_;
   atomic<std::uint64_t> timer_fires_{0};
   atomic<int> firing_{0};  // threads that run timers just now
+  atomic<bool> rings_refused_{false};  // by the kernel or by the settings
   atomic<bool> poll_in_progress_{false};
   atomic<std::uint64_t> last_poll_{0};  // ticks
   atomic<std::uint64_t> netpoll_wakeups_{0};

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace magpie::rt::os {
@@ -50,6 +51,24 @@ result<std::size_t> pread(int fd, std::span<std::byte> buffer, std::int64_t offs
 result<std::size_t> pwrite(int fd, std::span<const std::byte> bytes, std::int64_t offset) noexcept {
   return transferred(
       uninterrupted([&] { return ::pwrite(fd, bytes.data(), bytes.size(), offset); }));
+}
+
+namespace {
+
+iovec vector_of(const void* data, std::size_t size) { return {const_cast<void*>(data), size}; }
+
+}  // namespace
+
+result<std::size_t> pread_at_once(int fd, std::span<std::byte> buffer,
+                                  std::int64_t offset) noexcept {
+  const iovec one = vector_of(buffer.data(), buffer.size());
+  return transferred(uninterrupted([&] { return ::preadv2(fd, &one, 1, offset, RWF_NOWAIT); }));
+}
+
+result<std::size_t> pwrite_at_once(int fd, std::span<const std::byte> bytes,
+                                   std::int64_t offset) noexcept {
+  const iovec one = vector_of(bytes.data(), bytes.size());
+  return transferred(uninterrupted([&] { return ::pwritev2(fd, &one, 1, offset, RWF_NOWAIT); }));
 }
 
 result<pipe_ends> make_pipe(fd_mode mode) noexcept {
