@@ -150,7 +150,9 @@ std::atomic<int> g_open{0};
 void serve(tcp_stream& client) {
   char bytes[256];
   std::error_code ec;
-  while (const std::size_t n = client.read(bytes, sizeof bytes, ec)) client.write(bytes, n, ec);
+  while (const std::size_t n = client.read(bytes, sizeof bytes, ec)) {
+    if (client.write(bytes, n, ec) == 0) return;
+  }
 }
 
 void serve_all(tcp_listener& listener) {

@@ -70,7 +70,9 @@ class echo_server {
       all_.go([c = std::move(client)]() mutable {
         char bytes[1024];
         std::error_code gone;
-        while (const std::size_t n = c.read(bytes, sizeof bytes, gone)) c.write(bytes, n, gone);
+        while (const std::size_t n = c.read(bytes, sizeof bytes, gone)) {
+          if (c.write(bytes, n, gone) == 0) break;
+        }
       });
     }
     EXPECT_EQ(ec, std::errc::operation_canceled) << ec.message();
@@ -244,8 +246,8 @@ class NetFaults : public ::testing::TestWithParam<fault_case> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Table, NetFaults, ::testing::ValuesIn(k_fault_cases),
-                         [](const ::testing::TestParamInfo<fault_case>& info) {
-                           std::string name = info.param.rule;
+                         [](const ::testing::TestParamInfo<fault_case>& each) {
+                           std::string name = each.param.rule;
                            name.resize(name.rfind(':'));
                            std::replace(name.begin(), name.end(), ':', '_');
                            return name;
