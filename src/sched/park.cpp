@@ -78,7 +78,7 @@ void scheduler::ready(M* m, G* g) {
 }
 
 // Many at once, in their order: behind those who are runnable on this P already.
-void scheduler::ready_all(M* m, G* const* woken, std::size_t count) {
+void scheduler::ready_all(M* m, G* const* woken, std::size_t count, wake_policy policy) {
   std::size_t here = 0;
   if (m != nullptr) {
     m->p->counters.readies.add(count);
@@ -89,7 +89,7 @@ void scheduler::ready_all(M* m, G* const* woken, std::size_t count) {
     if (m == nullptr) readied_outside_ += count;
     global_.push_all(woken + here, count - here);
   }
-  wake_p();
+  if (here != count || policy == wake_policy::wake_others) wake_p();
 }
 
 // Into run_next. Nobody is woken for run_next alone while somebody is about to look anyway: the

@@ -22,10 +22,10 @@
 #include "os/fork.h"
 #include "os/lock.h"
 #include "os/note.h"
+#include "poll/poller.h"
 #include "sched/call_history.h"
 #include "sched/global_queue.h"
 #include "sched/m.h"
-#include "poll/poller.h"
 #include "sched/p.h"
 
 namespace magpie::rt {
@@ -71,7 +71,11 @@ class scheduler {
   // A waiting goroutine becomes runnable. m: the caller's M in this runtime, or null.
   void ready(M* m, G* g);
   // The same for several, which are in the state runnable already.
-  void ready_all(M* m, G* const* woken, std::size_t count);
+  enum class wake_policy {
+    wake_others,
+    keep_here,  // for as long as this P gets on with them; see polling.cpp
+  };
+  void ready_all(M* m, G* const* woken, std::size_t count, wake_policy = wake_policy::wake_others);
   // Others on this P get their turn first.
   M* yield(M* m);
   // Its time slice is over: it goes to the end of the line.
@@ -234,10 +238,17 @@ class scheduler {
   void collect_from_ring(int number, wake_list&);
   bool ask_poller(M* m);
   bool deliver(M* m, const poll_batch&);
+  void measure_pace(P& p) const;
+  bool keeps_to_itself(const P& p) const;
   run_queue::popped from_poller(M& m);
   bool poll_is_overdue(os::nanos limit) const;
   void ask_poller_under_load(M& m);
-  bool become_watcher(M& m);
+  struct watch {
+    bool assigned = false;   // the M is the watcher
+    bool in_poller = false;  // ... and sleeps there; else beside it
+    os::nanos glance = 0;    // for so long
+  };
+  watch become_watcher(M& m);
   void resign_as_watcher();
   void watch_until(os::nanos deadline, poll_batch& out);
   os::nanos look_at_descriptors(os::nanos now);
@@ -343,6 +354,7 @@ class scheduler {
   std::size_t locked_sleepers_ = 0;  // Ms that wait for the turn of the goroutine they belong to
   M* timekeeper_ = nullptr;
   M* watcher_ = nullptr;
+  bool watcher_in_poller_ = false;
   bool stopping_ = false;
   bool monitor_rests_ = false;  // every P was idle: whoever takes one wakes the monitor
   // Wishes for threads, granted by the spawner: making a thread allocates and may block, which
@@ -361,7 +373,7 @@ class scheduler {
   const os::cpu_quota_files quota_files_;
   call_history call_history_;
   atomic<std::uint64_t> timer_fires_{0};
-  atomic<int> firing_{0};  // threads that run timers just now
+  atomic<int> firing_{0};              // threads that run timers just now
   atomic<bool> rings_refused_{false};  // by the kernel or by the settings
   atomic<bool> poll_in_progress_{false};
   atomic<std::uint64_t> last_poll_{0};  // ticks

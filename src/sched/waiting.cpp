@@ -160,16 +160,17 @@ void waiter::wake(M* m) {
   home.ready(m != nullptr && &m->scheduler_ == &home ? m : nullptr, woken);
 }
 
-void wake_list::wake_all(M* m) {
+void wake_list::wake_all(M* m, scheduler::wake_policy policy) {
   waiter* w = std::exchange(first_, nullptr);
   last_ = nullptr;
-  if (w != nullptr && w->next_woken == nullptr) return w->wake(m);
+  const bool alone = w != nullptr && w->next_woken == nullptr;
+  if (alone && policy == scheduler::wake_policy::wake_others) return w->wake(m);
   G* batch[run_queue::k_size / 2];
   std::size_t count = 0;
   scheduler* home = nullptr;  // of those in the batch
   const auto send_off = [&] {
     if (count == 0) return;
-    home->ready_all(m != nullptr && &m->scheduler_ == home ? m : nullptr, batch, count);
+    home->ready_all(m != nullptr && &m->scheduler_ == home ? m : nullptr, batch, count, policy);
     count = 0;
   };
   while (w != nullptr) {

@@ -146,7 +146,7 @@ class wake_list {
     while (wait_node* const node = pop_front(list)) add(*node->who);
   }
   // Not under any lock.
-  void wake_all(M* m);
+  void wake_all(M* m, scheduler::wake_policy = scheduler::wake_policy::wake_others);
 
  private:
   waiter* first_ = nullptr;
