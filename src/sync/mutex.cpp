@@ -42,11 +42,6 @@ constexpr std::uint32_t k_waiting = 2;
 constexpr std::uint32_t k_on_way = 4;
 constexpr std::uint32_t k_give = 8;
 
-std::uint64_t patience() {
-  static const std::uint64_t ticks = os::ticks_per_second() / 1000;
-  return ticks;
-}
-
 }  // namespace
 
 struct mutex::waiting : waiter {
@@ -125,7 +120,7 @@ bool mutex::spin_for_it(M* m, bool& on_the_way) {
       // relaxed: keeps the holder from waking somebody; nothing is published.
       on_the_way = state_.compare_exchange_strong(found, found | k_on_way, relaxed);
     }
-    pause_between_spins();
+    pause_between_spins(i);
   }
   return false;
 }
@@ -137,6 +132,8 @@ bool mutex::take_or_stay(bool& on_the_way, std::uint32_t marks) {
   for (;;) {
     const bool is_free = (found & k_locked) == 0;
     const std::uint32_t next = (found & ~arrived) | (is_free ? k_locked : marks);
+    // Who unlocks a mutex with k_waiting and nobody on the way comes for the object's lock first.
+    if (next == found && (found & (k_waiting | k_on_way)) == k_waiting) return false;
     // acquire: as in lock(); the marks need no order, the list is under the lock.
     if (!state_.compare_exchange_weak(found, next, acquire, relaxed)) continue;
     on_the_way = false;
