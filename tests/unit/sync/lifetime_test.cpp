@@ -143,6 +143,28 @@ TEST(Lifetime, MayGoWithOneWhoLooks) {
       [](wait_group& w) { return w.wait(), true; });
 }
 
+TEST(Lifetime, AOnceMayGoWithOneWhoLooks) {
+  for (const int ps : {1, 2}) {
+    runtime r({.procs = ps});
+    r.run([&] {
+      for (int round = 0; round < 100; ++round) {
+        auto* const object = new once;
+        event go_on;
+        wait_group all;
+        start_waiters(all, [&go_on, object](int) { object->call([&] { go_on.wait(); }); });
+        std::thread looks([object] {
+          while (!object->done()) {
+          }
+          delete object;
+        });
+        go_on.set();
+        all.wait();
+        blocking([&] { looks.join(); });
+      }
+    });
+  }
+}
+
 // Those whose time is up just then have not been notified, but do not need it any more.
 TEST(Lifetime, AConditionVariableMayGoRightAfterNotifyAll) {
   for (const int ps : {1, 2, 4}) {
