@@ -64,6 +64,8 @@ class scheduler {
   // The running goroutine waits. `commit` runs after its stack was left: it makes the waiting
   // known to whoever will call ready(), and may refuse. Returns on the M it was woken on.
   M* park(M* m, wait_reason, park_commit commit, void* argument);
+  // The same where nothing can be refused: `finish` finds the argument in M::leaving.
+  M* park_until_woken(M* m, wait_reason, void (*finish)(M&), void* argument);
   // A waiting goroutine becomes runnable. m: the caller's M in this runtime, or null.
   void ready(M* m, G* g);
   // The same for several, which are in the state runnable already.

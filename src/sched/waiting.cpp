@@ -119,6 +119,19 @@ bool sleep_as_thread_until(const blocked_call& call, os::nanos deadline) {
 
 }  // namespace
 
+// The usual wait, by the shortest way.
+void entry::block(waiter& me, wait_reason why, object_guard& held) {
+  detail::lock_word& word = held.hand_over();
+  if (m_ == nullptr) return sleep_as_thread({me, release_held, &word});
+  me.g = m_->current;
+  me.g->waits_as = &me;
+  const auto unlock = [](M& m) {
+    unlock_object(*static_cast<detail::lock_word*>(m.leaving.argument));
+  };
+  m_ = m_->scheduler_.park_until_woken(m_, why, unlock, &word);
+  me.g->waits_as = nullptr;
+}
+
 void entry::block(waiter& me, wait_reason why, enlist_function enlist, void* argument) {
   blocked_call call{me, enlist, argument};
   if (m_ == nullptr) return sleep_as_thread(call);

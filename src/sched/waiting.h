@@ -166,9 +166,7 @@ class [[nodiscard]] entry {
   M* m() const { return m_; }
 
   // Waits until somebody has decided about `me` and woken it. `held` is released meanwhile.
-  void block(waiter& me, wait_reason why, object_guard& held) {
-    block(me, why, release_held, &held.hand_over());
-  }
+  void block(waiter& me, wait_reason why, object_guard& held);
 
   // The same, at most until the deadline; `me` is contested. False: the time is up, nobody else
   // wakes `me` any more, and its nodes are still listed.
