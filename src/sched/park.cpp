@@ -87,6 +87,7 @@ void scheduler::ready_all(M* m, G* const* woken, std::size_t count) {
   if (m != nullptr) {
     m->p->counters.readies.add(count);
     here = m->p->queue.push_all(woken, count);
+    for (std::size_t i = 0; i < here; ++i) fetch_frames(*woken[i]);
   }
   if (here != count) {
     const os::lock_guard hold(lock_);
