@@ -39,13 +39,17 @@ void finish_switch(M& m) {
 }
 
 M* scheduler::park(M* m, wait_reason reason, park_commit commit, void* argument) {
+  m->leaving.g = m->current;
+  m->leaving.commit = commit;
+  return park_until_woken(m, reason, finish_park, argument);
+}
+
+M* scheduler::park_until_woken(M* m, wait_reason reason, void (*finish)(M&), void* argument) {
   G* const g = m->current;
   g->waits_for.store(reason, relaxed);  // relaxed: for dumps
   g->transition(goroutine_state::running, goroutine_state::waiting);
   m->p->counters.parks.add();
-  m->leaving.finish = finish_park;
-  m->leaving.g = g;
-  m->leaving.commit = commit;
+  m->leaving.finish = finish;
   m->leaving.argument = argument;
   return switch_away(m, g);
 }
@@ -83,6 +87,7 @@ void scheduler::ready_all(M* m, G* const* woken, std::size_t count, wake_policy 
   if (m != nullptr) {
     m->p->counters.readies.add(count);
     here = m->p->queue.push_all(woken, count);
+    for (std::size_t i = 0; i < here; ++i) fetch_frames(*woken[i]);
   }
   if (here != count) {
     const os::lock_guard hold(lock_);

@@ -41,6 +41,21 @@ class wake_list;
 // Where a G was allocated; found from its address.
 struct g_arena;
 
+// For one that has waited for long, and goes on soon: the frames it comes back to, and the first
+// ones of its stack, if they are on the same page. Inlined by force: g++ finds that it has no
+// effect, and drops calls of such functions.
+[[gnu::always_inline]] inline void fetch_frames(const G& g) {
+  if (g.fiber.stack == nullptr) return;
+  const auto at = reinterpret_cast<std::uintptr_t>(g.fiber.registers.stack_pointer);
+  const std::uintptr_t end = (at | 4095) + 1;
+  for (std::uintptr_t line = at; line < at + 5 * k_cache_line; line += k_cache_line) {
+    __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
+  }
+  for (std::uintptr_t line = end - 3 * k_cache_line; line != end; line += k_cache_line) {
+    __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
+  }
+}
+
 class scheduler {
  public:
   scheduler(const config&, runtime* facade);
@@ -68,6 +83,8 @@ class scheduler {
   // The running goroutine waits. `commit` runs after its stack was left: it makes the waiting
   // known to whoever will call ready(), and may refuse. Returns on the M it was woken on.
   M* park(M* m, wait_reason, park_commit commit, void* argument);
+  // The same where nothing can be refused: `finish` finds the argument in M::leaving.
+  M* park_until_woken(M* m, wait_reason, void (*finish)(M&), void* argument);
   // A waiting goroutine becomes runnable. m: the caller's M in this runtime, or null.
   void ready(M* m, G* g);
   // The same for several, which are in the state runnable already.
