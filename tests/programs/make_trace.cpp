@@ -10,7 +10,7 @@ int main(int count, char** words) {
   };
   if (count < 2) return 2;
   magpie::rt::testing::trace_recipe recipe;
-  recipe.steps = number(2, 10'000) / recipe.generations;
+  recipe.events = static_cast<std::uint64_t>(number(2, 10'000) / recipe.generations);
   recipe.threads = number(3, 10);
   recipe.procs = number(4, 4);
   recipe.most_goroutines = static_cast<std::size_t>(number(5, 1000));

@@ -22,7 +22,7 @@ struct trace_recipe {
   int threads = 6;
   int procs = 4;
   int generations = 3;
-  int steps = 2000;               // in each generation
+  std::uint64_t events = 1000;    // in each generation, or a few more
   std::size_t batch_size = 4096;  // small: many batches
   std::uint64_t skew = 0;         // clocks of threads differ by up to so many nanoseconds
   std::uint64_t step_nanos = 1000;
@@ -53,7 +53,7 @@ class trace_maker {
   std::vector<std::uint8_t> make() {
     for (int i = 0; i < recipe_.generations; ++i) {
       begin_generation();
-      for (int step = 0; step < recipe_.steps; ++step) do_something();
+      for (const std::uint64_t before = events_; events_ - before < recipe_.events;) do_something();
       end_generation();
     }
     return file_;

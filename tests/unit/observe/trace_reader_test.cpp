@@ -141,7 +141,7 @@ TEST(TraceReader, EveryTruncationIsNoticedOrLeavesWholeGenerations) {
   trace_recipe recipe;
   recipe.format = trace::version::go126;
   recipe.generations = 2;
-  recipe.steps = 60;
+  recipe.events = 60;
   trace_maker maker(recipe);
   const std::vector<std::uint8_t> whole = maker.make();
   ASSERT_EQ(read(whole).error, "");
@@ -157,7 +157,7 @@ TEST(TraceReader, EveryTruncationIsNoticedOrLeavesWholeGenerations) {
 
 TEST(TraceReader, SurvivesEveryChangeOfOneByte) {
   trace_recipe recipe;
-  recipe.steps = 150;
+  recipe.events = 150;
   recipe.generations = 2;
   trace_maker maker(recipe);
   const std::vector<std::uint8_t> whole = maker.make();
@@ -423,7 +423,7 @@ TEST(TraceFormat, GoAcceptsWhatWeWrite) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     trace_recipe recipe;
     recipe.seed = 1000 + seed;
-    recipe.steps = 400;
+    recipe.events = 400;
     recipe.format = seed % 2 == 0 ? trace::version::go123 : trace::version::go126;
     recipe.threads = 1 + static_cast<int>(seed % 9);
     recipe.skew = seed % 5 == 0 ? 100'000 : 0;
