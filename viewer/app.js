@@ -117,8 +117,8 @@ class App {
     this.pages = {};
     byId('loading').hidden = true;
     const file = byId('file');
-    file.textContent = `${name} · ${plural(model.events, 'event')} · ${duration(model.end)}`;
-    file.title = `${file.textContent} · ${plural(model.generations, 'generation')} · go 1.${model.version}` +
+    file.textContent = name;
+    file.title = `${name} · ${plural(model.events, 'event')} · ${duration(model.end)} · ${plural(model.generations, 'generation')} · go 1.${model.version}` +
         (model.wall ? ` · ${new Date(model.wall).toLocaleString()}` : '');
     document.title = `${name} · magpie trace`;
     byId('banner').hidden = !model.error;

@@ -196,7 +196,7 @@ function drawLife(canvas, model, questions, g) {
   const {context, width, height} = fitCanvas(canvas), colours = palette();
   context.fillStyle = colours.hover;
   context.fillRect(0, 0, width, height);
-  // Of each point what took most of it, waiting last.
+  // How much of each point every state takes.
   const share = Array.from({length: 4}, () => new Float64Array(Math.ceil(width) + 1));
   const scale = width / model.end;
   for (const span of questions.spansOf(g)) {
@@ -204,17 +204,14 @@ function drawLife(canvas, model, questions, g) {
     for (let x = Math.floor(from); x <= to && x < width; x++) list[x] += Math.min(to, x + 1) - Math.max(from, x);
   }
   for (let x = 0; x < width; x++) {
+    context.fillStyle = colours.waiting;
+    if (share[WAITING][x] > 0) context.fillRect(x, height - 3, 1, 3);
     let top = height;
     for (const what of [RUNNING, SYSCALL, RUNNABLE]) {
-      const tall = Math.min(share[what][x], 1) * (height - 10);
+      if (share[what][x] === 0) continue;
+      const tall = Math.max(Math.min(share[what][x], 1) * (height - 4), 3);
       context.fillStyle = colours.states[what];
-      if (tall > 0) context.fillRect(x, top - Math.max(tall, 2), 1, Math.max(tall, 2));
-      top -= Math.max(tall, tall > 0 ? 2 : 0);
-    }
-    if (share[WAITING][x] > 0.02) {
-      context.fillStyle = colours.waiting;
-      const tall = Math.min(share[WAITING][x], 1) * 6;
-      context.fillRect(x, top - tall, 1, tall);
+      context.fillRect(x, top -= tall, 1, tall);
     }
   }
 }

@@ -27,7 +27,10 @@ class Timeline {
     this.frames = [];  // how long the last ones took, in milliseconds
     this.pointers = new Map();
     this.listen();
-    new ResizeObserver(() => this.draw()).observe(canvas);
+    new ResizeObserver(() => {
+      if (this.model) this.layOut();
+      this.draw();
+    }).observe(canvas);
     new ResizeObserver(() => this.draw()).observe(overview);
   }
 
@@ -52,15 +55,17 @@ class Timeline {
     this.draw();
   }
 
-  // Rows from top to bottom.
+  // Rows from top to bottom; where there are few, they are taller.
   layOut() {
+    const natural = this.pOrder.length * ROW_HEIGHTS.p + this.mOrder.length * ROW_HEIGHTS.m + 6 * ROW_HEIGHTS.g;
+    const stretch = Math.min(Math.max(0.7 * this.canvas.clientHeight / natural, 1), 1.7);
     this.rows = [];
     this.rowOfP = new Map();
     this.rowOfM = new Map();
     let top = 0;
     const add = row => {
       row.top = top;
-      row.height = ROW_HEIGHTS[row.kind];
+      row.height = Math.round(ROW_HEIGHTS[row.kind] * (row.kind === 'section' ? 1 : stretch));
       top += row.height;
       this.rows.push(row);
     };
@@ -255,7 +260,7 @@ class Timeline {
     context.font = '12.5px system-ui, "DejaVu Sans", sans-serif';
     context.fillStyle = colours.ink;
     const text = row.kind === 'p' ? `P ${model.ps[row.p]}`
-        : row.kind === 'm' ? (this.gutter < GUTTER ? `${model.ms[row.m]}` : `thread ${model.ms[row.m]}`) : this.questions.title(row.g);
+        : row.kind === 'm' ? `${model.ms[row.m]}` : this.questions.title(row.g);
     if (row.kind === 'm') context.fillStyle = colours.soft;
     context.fillText(this.shorten(text, this.gutter - 16), 10, y + row.height / 2);
     if (row.kind !== 'p' || this.gutter < GUTTER) return;
@@ -367,7 +372,9 @@ class Timeline {
       }
       // Everything that begins within this point of the screen.
       const point = Math.max(Math.floor(x), left), nextTime = view.from + (point + 1 - left) / scale;
-      const next = Math.max(nextFrom(begin, nextTime, i), i + 1);
+      let next = Math.max(nextFrom(begin, nextTime, i), i + 1);
+      // Only the last of them can go on after it; if that is wide, it is drawn by itself.
+      if (next - 1 > i && (end[next - 1] - begin[next - 1]) * scale >= 1.5) next--;
       const share = Math.min((row.used[next] - row.used[i]) * scale, 1);
       const calls = (row.calls[next] - row.calls[i]) / Math.max(row.used[next] - row.used[i], 1e-9);
       const key = Math.max(1, Math.round(share * 15)) | Math.round(calls * 15) << 4;
@@ -465,6 +472,8 @@ class Timeline {
       if (spans.what[span] !== RUNNING) continue;
       const cause = this.model.before[span];
       if (cause < 0 || spans.what[cause] !== RUNNABLE || spans.byP[cause] < 0) continue;
+      // On one row they say little and hide much.
+      if (!strong && spans.byP[cause] === spans.p[span]) continue;
       this.arrow(spans.begin[cause], spans.byP[cause], spans.begin[span], spans.p[span], strong);
     }
   }
@@ -487,8 +496,8 @@ class Timeline {
     const x1 = Math.max(this.x(fromTime), -limit), x2 = Math.min(this.x(toTime), limit);
     if (x2 < this.gutter || x1 > this.gutter + this.width) return;
     const down = toRow.top > fromRow.top, same = toRow === fromRow;
-    const y1 = this.y(fromRow) + fromRow.height / 2 + (same ? -11 : down ? 11 : -11);
-    const y2 = this.y(toRow) + toRow.height / 2 + (same ? -11 : down ? -11 : 11);
+    const y1 = this.y(fromRow) + fromRow.height / 2 + (down ? 1 : -1) * (fromRow.height / 2 - 4);
+    const y2 = this.y(toRow) + toRow.height / 2 + (same || down ? -1 : 1) * (toRow.height / 2 - 4);
     const context = this.context;
     context.save();
     context.beginPath();
