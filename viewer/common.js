@@ -62,6 +62,8 @@ function palette() {
                       'runnable', 'waiting', 'syscall']) colours[name] = colour(name);
   colours.dark = document.documentElement.dataset.theme === 'dark';
   colours.states = STATE_NAMES.map(colour);
+  const channels = text => [0, 1, 2].map(i => parseInt(text.slice(1 + 2 * i, 3 + 2 * i), 16));
+  colours.numbers = {running: channels(colours.running), syscall: channels(colours.syscall)};
   // One function's goroutines differ from the next one's by a shade, never by the colour of a state.
   colours.shades = [0, 1, 2, 3, 4].map(i => mix(colours.running, colours.dark ? '#0a2a2e' : '#e9fff4', i * 0.11));
   return colours;

@@ -26,6 +26,7 @@ class Timeline {
     this.scroll = 0;
     this.frames = [];  // how long the last ones took, in milliseconds
     this.pointers = new Map();
+    this.measureCanvas();
     this.listen();
     new ResizeObserver(() => {
       if (this.model) this.layOut();
@@ -57,8 +58,9 @@ class Timeline {
 
   // Rows from top to bottom; where there are few, they are taller.
   layOut() {
+    this.measureCanvas();
     const natural = this.pOrder.length * ROW_HEIGHTS.p + this.mOrder.length * ROW_HEIGHTS.m + 6 * ROW_HEIGHTS.g;
-    const stretch = Math.min(Math.max(0.7 * this.canvas.clientHeight / natural, 1), 1.7);
+    const stretch = Math.min(Math.max(0.7 * this.visible / natural, 1), 1.7);
     this.rows = [];
     this.rowOfP = new Map();
     this.rowOfM = new Map();
@@ -97,12 +99,16 @@ class Timeline {
 
   // Where things are.
 
-  get gutter() { return this.canvas.clientWidth < 600 ? NARROW_GUTTER : GUTTER; }
-  get width() { return Math.max(this.canvas.clientWidth - this.gutter, 10); }
+  // Asking the page for sizes is slow, so it is done once a frame.
+  measureCanvas() {
+    this.gutter = this.canvas.clientWidth < 600 ? NARROW_GUTTER : GUTTER;
+    this.width = Math.max(this.canvas.clientWidth - this.gutter, 10);
+    this.visible = this.canvas.clientHeight;
+  }
   x(time) { return this.gutter + (time - this.view.from) / (this.view.to - this.view.from) * this.width; }
   timeAt(x) { return this.view.from + (x - this.gutter) / this.width * (this.view.to - this.view.from); }
   y(row) { return AXIS + row.top - this.scroll; }
-  get lowest() { return Math.max(0, this.height + AXIS - this.canvas.clientHeight); }
+  get lowest() { return Math.max(0, this.height + AXIS - this.visible); }
 
   look(from, to, atOnce) {
     const end = this.model.end;
@@ -132,7 +138,7 @@ class Timeline {
       this.look(middle - around / 2, middle + around / 2);
     }
     const row = this.rows[this.rowFor(span)];
-    if (row && (this.y(row) < AXIS || this.y(row) + row.height > this.canvas.clientHeight)) {
+    if (row && (this.y(row) < AXIS || this.y(row) + row.height > this.visible)) {
       this.scroll = Math.min(Math.max(row.top - 60, 0), this.lowest);
     }
   }
@@ -172,6 +178,7 @@ class Timeline {
     if (!this.model || this.canvas.clientWidth === 0) return;
     const began = performance.now();
     if (!this.colours) this.colours = palette();
+    this.measureCanvas();
     this.scroll = Math.min(Math.max(this.scroll, 0), this.lowest);
     const {context, width, height} = fitCanvas(this.canvas);
     this.context = context;
@@ -247,7 +254,7 @@ class Timeline {
     context.textAlign = 'left';
     if (row.kind === 'section') {
       context.fillStyle = colours.paper;
-      context.fillRect(0, y, this.canvas.clientWidth, row.height);
+      context.fillRect(0, y, this.gutter + this.width, row.height);
       context.fillStyle = colours.soft;
       context.font = '600 12px system-ui, "DejaVu Sans", sans-serif';
       context.fillText(row.text, 10, y + row.height / 2 + 2);
@@ -333,21 +340,7 @@ class Timeline {
     const scale = this.width / (view.to - view.from), left = this.gutter, right = left + this.width;
     const emphasised = this.emphasised();
     let i = Math.max(lowerBound(begin, view.from) - 1, 0);
-    // Neighbouring points that look alike are one rectangle.
-    let runFrom = -1, runTo = -1, runKey = -1;
-    const flush = () => {
-      if (runFrom < 0) return;
-      const level = (runKey & 15) / 15, calls = Math.round((runKey >> 4) / 15 * height);
-      context.globalAlpha = 0.15 + 0.85 * level;
-      context.fillStyle = colours.running;
-      context.fillRect(runFrom, y + calls, runTo - runFrom, height - calls);
-      if (calls > 0) {
-        context.fillStyle = colours.syscall;
-        context.fillRect(runFrom, y, runTo - runFrom, calls);
-      }
-      context.globalAlpha = 1;
-      runFrom = -1;
-    };
+    const strip = this.emptyStrip();
     while (i < count && begin[i] < view.to) {
       if (end[i] <= view.from) {
         i++;
@@ -355,7 +348,6 @@ class Timeline {
       }
       const x = left + (begin[i] - view.from) * scale, width = (end[i] - begin[i]) * scale;
       if (width >= 1.5) {
-        flush();
         const span = row.index[i];
         const from = Math.max(x, left), to = Math.min(x + width, right);
         const call = spans.what[span] === SYSCALL;
@@ -377,16 +369,36 @@ class Timeline {
       if (next - 1 > i && (end[next - 1] - begin[next - 1]) * scale >= 1.5) next--;
       const share = Math.min((row.used[next] - row.used[i]) * scale, 1);
       const calls = (row.calls[next] - row.calls[i]) / Math.max(row.used[next] - row.used[i], 1e-9);
-      const key = Math.max(1, Math.round(share * 15)) | Math.round(calls * 15) << 4;
-      if (key !== runKey || point !== runTo) {
-        flush();
-        runFrom = point;
-        runKey = key;
-      }
-      runTo = point + 1;
+      strip.points[point - left] = this.shadeOfPoint(share, calls);
+      strip.used = true;
       i = next;
     }
-    flush();
+    if (strip.used) this.drawStrip(strip, y, height);
+  }
+
+  // Points of a row that stand for many bars: a picture one point high, stretched. Thousands of
+  // rectangles would cost more than all the rest.
+  emptyStrip() {
+    const width = Math.ceil(this.width);
+    if (!this.strip || this.strip.canvas.width !== width) {
+      const canvas = element('canvas', {width, height: 1}), context = canvas.getContext('2d');
+      const image = context.createImageData(width, 1);
+      this.strip = {canvas, context, image, points: new Uint32Array(image.data.buffer), used: false};
+    }
+    this.strip.used = false;
+    this.strip.points.fill(0);
+    return this.strip;
+  }
+  drawStrip(strip, y, height) {
+    strip.context.putImageData(strip.image, 0, 0);
+    this.context.imageSmoothingEnabled = false;
+    this.context.drawImage(strip.canvas, this.gutter, y, strip.canvas.width, height);
+  }
+  // The busier, the stronger; the more of it in calls, the bluer. (Bytes are red, green, blue, alpha.)
+  shadeOfPoint(share, calls) {
+    const {running, syscall} = this.colours.numbers;
+    const channel = i => Math.round(running[i] * (1 - calls) + syscall[i] * calls);
+    return (Math.round(255 * (0.15 + 0.85 * share)) << 24 | channel(2) << 16 | channel(1) << 8 | channel(0)) >>> 0;
   }
 
   drawGoroutine(g, y, height) {
@@ -501,7 +513,7 @@ class Timeline {
     const context = this.context;
     context.save();
     context.beginPath();
-    context.rect(this.gutter, AXIS, this.width, this.canvas.clientHeight);
+    context.rect(this.gutter, AXIS, this.width, this.visible);
     context.clip();
     context.globalAlpha = strong ? 0.95 : 0.38;
     context.strokeStyle = context.fillStyle = this.colours.ink;
@@ -548,9 +560,9 @@ class Timeline {
     context.textBaseline = 'middle';
     context.fillStyle = colours.soft;
     context.textAlign = 'left';
-    context.fillText(left < GUTTER ? 'awake' : 'goroutines', 10, height / 2 - 7);
+    context.fillText(left < GUTTER ? 'awake' : 'goroutines', 10, height / 2);
     context.fillStyle = colours.faint;
-    context.fillText(left < GUTTER ? '' : 'awake', 10, height / 2 + 8);
+    context.fillText(left < GUTTER ? '' : 'awake', 10, height / 2 + 15);
     context.textAlign = 'right';
     context.fillText(count(Math.round(picture.top)), left - 8, 12);
     const from = left + this.view.from / this.model.end * wide, to = left + this.view.to / this.model.end * wide;

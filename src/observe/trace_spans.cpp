@@ -2,6 +2,8 @@
 
 #include "observe/trace_spans.h"
 
+#include <algorithm>
+
 namespace magpie::rt {
 
 using trace::event;
@@ -86,7 +88,11 @@ void span_builder::listed(const trace_event& event) {
 }
 
 void span_builder::add(const trace_event& event) {
-  if (first_ == 0) first_ = event.time;
+  // A trace begins when its first generation does, some time before anybody has written an event.
+  if (first_ == 0) {
+    const trace_generation& generation = reader_.generation();
+    first_ = std::min(event.time, generation.nanos(generation.first_time));
+  }
   last_ = event.time;
   const auto& arguments = event.arguments;
   switch (event.kind) {

@@ -18,6 +18,14 @@ namespace {
 constexpr int k_procs = 0;
 constexpr int k_threads = 1;
 
+// Microseconds, with three digits behind the point.
+std::string micros(std::uint64_t nanos) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%llu.%03u", static_cast<unsigned long long>(nanos / 1000),
+                static_cast<unsigned>(nanos % 1000));
+  return text;
+}
+
 }  // namespace
 
 std::string json_string(std::string_view text) {
@@ -49,21 +57,16 @@ std::ostream& chrome_converter::begin_event() {
   return out_;
 }
 
-// Microseconds with three digits behind the point, since the first event.
-std::string chrome_converter::micros(std::uint64_t nanos) const {
-  const std::uint64_t since = nanos > first_ ? nanos - first_ : 0;
-  char text[40];
-  std::snprintf(text, sizeof text, "%llu.%03u", static_cast<unsigned long long>(since / 1000),
-                static_cast<unsigned>(since % 1000));
-  return text;
+std::string chrome_converter::since_begin(std::uint64_t time) const {
+  const std::uint64_t begin = spans_.first_time();
+  return micros(time > begin ? time - begin : 0);
 }
 
 void chrome_converter::add(const rt::trace_event& event) {
-  if (first_ == 0) first_ = event.time;
   spans_.add(event);
   if (event.kind != rt::trace::event::log) return;
   begin_event() << R"({"ph":"i","s":"t","name":)" << json_string(reader_.text(event.arguments[1]))
-                << R"(,"ts":)" << micros(event.time) << R"(,"pid":)" << k_procs << R"(,"tid":)"
+                << R"(,"ts":)" << since_begin(event.time) << R"(,"pid":)" << k_procs << R"(,"tid":)"
                 << event.p << R"(,"args":{"message":)"
                 << json_string(reader_.text(event.arguments[2])) << "}}";
 }
@@ -73,9 +76,9 @@ void chrome_converter::bar(int process, std::uint64_t row, const rt::goroutine_s
   const bool call = span.what == activity::syscall;
   begin_event() << R"({"ph":"X","name":)"
                 << json_string("G" + std::to_string(span.g) + " " + std::string(span.name))
-                << R"(,"cat":")" << activity_name(span.what) << R"(","ts":)" << micros(span.begin)
-                << R"(,"dur":)" << micros(first_ + (end - span.begin)) << R"(,"pid":)" << process
-                << R"(,"tid":)" << row << R"(,"cname":")"
+                << R"(,"cat":")" << activity_name(span.what) << R"(","ts":)"
+                << since_begin(span.begin) << R"(,"dur":)" << micros(end - span.begin)
+                << R"(,"pid":)" << process << R"(,"tid":)" << row << R"(,"cname":")"
                 << (call ? "thread_state_iowait" : "thread_state_running") << R"(","args":{"g":)"
                 << span.g << R"(,"state":")" << activity_name(span.what) << "\"}}";
 }
@@ -99,7 +102,7 @@ void chrome_converter::goroutine_did(const rt::goroutine_span& span) {
 void chrome_converter::arrow_begins(const rt::goroutine_span& span) {
   pending_[span.g] = ++arrows_;
   begin_event() << R"({"ph":"s","cat":"wake","name":"wake","id":)" << arrows_ << R"(,"ts":)"
-                << micros(span.begin) << R"(,"pid":)" << k_procs << R"(,"tid":)" << span.by.p
+                << since_begin(span.begin) << R"(,"pid":)" << k_procs << R"(,"tid":)" << span.by.p
                 << "}";
 }
 
@@ -107,7 +110,7 @@ void chrome_converter::arrow_ends(const rt::goroutine_span& span) {
   const auto found = pending_.find(span.g);
   if (found == pending_.end()) return;
   begin_event() << R"({"ph":"f","bp":"e","cat":"wake","name":"wake","id":)" << found->second
-                << R"(,"ts":)" << micros(span.begin) << R"(,"pid":)" << k_procs << R"(,"tid":)"
+                << R"(,"ts":)" << since_begin(span.begin) << R"(,"pid":)" << k_procs << R"(,"tid":)"
                 << span.p << "}";
   pending_.erase(found);
 }

@@ -36,12 +36,11 @@ class chrome_converter : private magpie::rt::span_sink {
   void arrow_ends(const magpie::rt::goroutine_span& span);
   void name_row(int process, std::uint64_t row, std::string_view kind);
   std::ostream& begin_event();
-  std::string micros(std::uint64_t nanos) const;
+  std::string since_begin(std::uint64_t time) const;
 
   const magpie::rt::trace_reader& reader_;
   magpie::rt::span_builder spans_;
   std::ostream& out_;
-  std::uint64_t first_ = 0;
   std::uint64_t arrows_ = 0;
   bool any_ = false;
   std::unordered_map<std::uint64_t, std::uint64_t> pending_;  // by goroutine: the arrow to its turn
