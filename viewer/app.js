@@ -88,7 +88,7 @@ class App {
     const model = await parse(bytes, share => { byId('progress').value = share; });
     this.readTime = performance.now() - began;
     if (model.events === 0 && model.error) {
-      this.fail(`${name} cannot be shown: ${explain(model.error)}`);
+      this.fail(`${name} cannot be shown. ${explain(model.error)}`);
       return;
     }
     this.show(name, model);
@@ -152,7 +152,10 @@ class App {
   switchTo(name) {
     this.view = name;
     for (const view of VIEWS) byId(`view-${view.name}`).hidden = view.name !== name;
-    for (const tab of byId('tabs').children) tab.setAttribute('aria-selected', tab.dataset.view === name);
+    for (const tab of byId('tabs').children) {
+      tab.setAttribute('aria-selected', tab.dataset.view === name);
+      if (tab.dataset.view === name) tab.scrollIntoView({inline: 'nearest', block: 'nearest'});
+    }
     this.hint(-1, null);
     if (name === 'timeline') this.timeline.draw();
   }

@@ -123,6 +123,16 @@ class Questions {
     const {first, index} = this.model.gRows;
     return index.subarray(first[g], first[g + 1]);
   }
+  regionsOf(g) {
+    if (!this.regions) {
+      this.regions = new Map();
+      for (const region of this.model.regions) {
+        const list = this.regions.get(region.g);
+        if (list) list.push(region); else this.regions.set(region.g, [region]);
+      }
+    }
+    return this.regions.get(g) || [];
+  }
   wokenBy(g) {
     const {first, index} = this.model.wakeRows;
     return index.subarray(first[g], first[g + 1]);

@@ -432,6 +432,17 @@ class Timeline {
       }
       drawnTo = to;
     }
+    this.drawRegions(g, y);
+  }
+  // What the goroutine called its work, as lines above it.
+  drawRegions(g, y) {
+    const context = this.context, right = this.gutter + this.width;
+    context.fillStyle = this.colours.accent;
+    for (const region of this.questions.regionsOf(g)) {
+      if (region.end < this.view.from || region.begin > this.view.to) continue;
+      const from = Math.max(this.x(region.begin), this.gutter), to = Math.min(this.x(region.end), right);
+      context.fillRect(from, y + Math.min(region.depth, 2) * 2, Math.max(to - from, 1), 1.5);
+    }
   }
 
   emphasised() {

@@ -126,6 +126,16 @@ class Tool(unittest.TestCase):
                 self.assertEqual(ends.count("s"), 1)
                 self.assertLessEqual(ends.count("f"), 1)
 
+    def test_texts_that_are_not_utf8_do_no_harm(self):
+        odd = self.path / "odd.trace"
+        whole = (DATA / "go_locks.trace").read_bytes()
+        self.assertIn(b"main.locks.func1", whole)
+        odd.write_bytes(whole.replace(b"main.locks.func1", b'm\xff.\n"\xc3s\\.\xed\xa0\x80unc1'))
+        end = magpie("trace", "convert", "--to", "chrome", odd, "-o", "-")
+        self.assertEqual(end.returncode, 0, end.stderr)
+        names = {event["name"] for event in json.loads(end.stdout)["traceEvents"]}
+        self.assertTrue(any('m\ufffd.\n"\ufffds\\.' in name for name in names), names)
+
     def test_perfetto_has_tracks_and_paired_slices(self):
         out = self.path / "trace.pf"
         end = magpie("trace", "convert", "--to", "perfetto", DATA / "go_syscalls.trace", "-o", out)

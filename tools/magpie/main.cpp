@@ -1,8 +1,10 @@
 // The command line tool: `magpie trace ...` looks at traces.
 
-#include <cstdio>
+#include <sys/stat.h>
+
 #include <exception>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +47,7 @@ int run(const std::vector<std::string_view>& words) {
 }  // namespace
 
 int main(int count, char** words) {
+  umask(077);  // traces, and what is made of them, tell much about a program
   try {
     const int code = run({words + 1, words + count});
     std::cout.flush();

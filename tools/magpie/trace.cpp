@@ -121,8 +121,8 @@ std::string output_name(const options& chosen, std::string_view ending) {
   return name.string();
 }
 
-// Calls `write` with the output stream, and says where it went. Only the owner may read it: a
-// trace tells much about a program.
+// Calls `write` with the output stream, and says where it went. Only the owner may read it, also
+// where there was such a file before.
 template <class Write>
 void write_output(const std::string& name, Write write) {
   if (name == "-") {
