@@ -239,7 +239,7 @@ class App {
   endOf(span, after) {
     const spans = this.model.span;
     if (spans.what[span] !== RUNNING || after < 0 || spans.stack[after] === 0) return null;
-    return [element('h3', {}, `Ended ${this.questions.describe(after)}`), stackList(this.model, spans.stack[after])];
+    return [element('h3', {}, `Then ${this.questions.describe(after)}`), stackList(this.model, spans.stack[after])];
   }
   step(span) {
     if (span < 0) return;

@@ -65,7 +65,7 @@ function palette() {
   const channels = text => [0, 1, 2].map(i => parseInt(text.slice(1 + 2 * i, 3 + 2 * i), 16));
   colours.numbers = {running: channels(colours.running), syscall: channels(colours.syscall)};
   // One function's goroutines differ from the next one's by a shade, never by the colour of a state.
-  colours.shades = [0, 1, 2, 3, 4].map(i => mix(colours.running, colours.dark ? '#0a2a2e' : '#e9fff4', i * 0.11));
+  colours.shades = [0, 1, 2, 3, 4].map(i => mix(colours.running, '#0a3a3a', i * 0.09));
   return colours;
 }
 function mix(first, second, share) {

@@ -519,6 +519,7 @@ class Timeline {
     const x1 = Math.max(this.x(fromTime), -limit), x2 = Math.min(this.x(toTime), limit);
     if (x2 < this.gutter || x1 > this.gutter + this.width) return;
     const down = toRow.top > fromRow.top, same = toRow === fromRow;
+    if (same && x2 - x1 < 8) return;
     const y1 = this.y(fromRow) + fromRow.height / 2 + (down ? 1 : -1) * (fromRow.height / 2 - 4);
     const y2 = this.y(toRow) + toRow.height / 2 + (same || down ? -1 : 1) * (toRow.height / 2 - 4);
     const context = this.context;
