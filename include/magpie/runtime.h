@@ -20,12 +20,21 @@ namespace rt {
 scheduler& scheduler_of(const runtime&);
 }
 
+// How files are read and written. Sockets are waited for with epoll in any case, which does what
+// they need with fewer system calls.
+enum class io_backend {
+  automatic,  // MAGPIE_IO, else io_uring where the kernel allows it
+  epoll,      // never io_uring: a thread for each file operation that takes long
+  io_uring,   // every file operation; an error where the kernel does not allow it
+};
+
 struct config {
   int procs = 0;  // Ps: how many goroutines run at once. 0: MAGPIE_PROCS, else
                   // the CPUs that affinity and cgroup quota allow, followed live
   std::size_t stack_size = 256 * 1024;  // address space per goroutine; memory as it is touched
   int max_threads = 10000;
   std::chrono::nanoseconds time_slice = std::chrono::milliseconds(10);
+  io_backend io = io_backend::automatic;
   std::uint64_t seed = 0;  // of all random choices; 0: from the OS
 };
 

@@ -24,6 +24,8 @@ bool apply(std::string_view key, std::uint64_t value, debug_settings& settings) 
     settings.nosysmon = value != 0;
   } else if (key == "nopreempt") {
     settings.nopreempt = value != 0;
+  } else if (key == "threadidle") {
+    settings.threadidle = static_cast<os::nanos>(value) * 1'000'000;
   } else if (key == "seed") {
     settings.seed = value;
   } else {
@@ -56,7 +58,8 @@ const debug_settings& debugging() {
     const char* const text = os::environment("MAGPIE_DEBUG");
     if (const char* const unknown = parse_debug_settings(text, read)) {
       fatal("MAGPIE_DEBUG=", text, ": not understood from \"", unknown,
-            "\" on; the keys are schedtrace=MS, scheddetail=1, nosysmon=1, nopreempt=1, seed=N");
+            "\" on; the keys are schedtrace=MS, scheddetail=1, nosysmon=1, nopreempt=1,"
+            " threadidle=MS, seed=N");
     }
     return read;
   }();

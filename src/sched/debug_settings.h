@@ -12,6 +12,7 @@ struct debug_settings {
   bool scheddetail = false;  // ... and a line for each P and M
   bool nosysmon = false;     // no monitor: what it would cure becomes visible
   bool nopreempt = false;    // nobody is asked to yield
+  os::nanos threadidle = 10'000'000'000;  // a thread that nobody needed for so long ends
   std::uint64_t seed = 0;    // of every runtime that asks for none; 0: random
 };
 

@@ -77,9 +77,11 @@ run_queue::popped scheduler::find_runnable(M& m) {
       if (!sleep_until_work(m)) return {};
     }
     run_own_timers(m);
+    if (is_fairness_turn(*m.p)) ask_poller_under_load(m);
     if (auto found = from_global_queue_for_fairness(m); found.g) return found;
     if (auto found = from_local_queue(m); found.g) return found;
     if (auto found = from_global_queue(m); found.g) return found;
+    if (auto found = from_poller(m); found.g) return found;
     if (auto found = while_spinning(m); found.g) return found;
     if (!sleep_until_work(m)) return {};
   }

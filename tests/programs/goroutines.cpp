@@ -156,6 +156,11 @@ int main(int, char** arguments) {
     });
   }
   if (way == "settings") run([] { std::printf("%d Ps\n", procs()); });
+  // Long for a thread that ends after 10 ms without work.
+  if (way == "sleep") {
+    run([] { this_goroutine::sleep_for(std::chrono::milliseconds(200)); });
+    std::puts("awake");
+  }
   if (way == "trace") {
     run([] {
       for (int i = 0; i < 100; ++i) blocking(hand_off_now, [] { usleep(1000); });

@@ -139,6 +139,12 @@ TEST(Settings, ScheddetailAddsALineForEachP) {
               ContainsRegex("  P1: status=[01] schedtick=[0-9]+ syscalltick=[0-9]+ m="));
 }
 
+// The thread that watches the timers is not one that nobody needs.
+TEST(Settings, ATimerOutlivesIdleThreads) {
+  const program_end end = run_goroutines("sleep", {"MAGPIE_DEBUG=threadidle=10", "MAGPIE_PROCS=1"});
+  EXPECT_THAT(end.output, HasSubstr("awake"));
+}
+
 TEST(Settings, WorksWithoutTheMonitor) {
   const program_end end =
       run_goroutines("settings", {"MAGPIE_DEBUG=nosysmon=1,nopreempt=1,seed=7"});
