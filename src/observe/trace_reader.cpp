@@ -223,17 +223,17 @@ bool trace_reader::inside::read_event(cursor& of) {
 
 bool trace_reader::inside::check_ids(const trace_event& read) {
   const trace::event_facts& facts = trace::facts_of(read.kind);
-  for (const int which : facts.strings) {
+  for (const std::uint8_t which : facts.strings) {
     if (which == 0) break;
-    const std::uint64_t id = read.arguments[static_cast<std::size_t>(which - 1)];
+    const std::uint64_t id = read.arguments[which - 1U];
     if (generation.string(id) == nullptr) {
       return fail(read.offset,
                   std::string(facts.name) + " with unknown string " + std::to_string(id));
     }
   }
-  for (const int which : facts.stacks) {
+  for (const std::uint8_t which : facts.stacks) {
     if (which == 0) break;
-    const std::uint64_t id = read.arguments[static_cast<std::size_t>(which - 1)];
+    const std::uint64_t id = read.arguments[which - 1U];
     if (!generation.has_stack(id)) {
       return fail(read.offset,
                   std::string(facts.name) + " with unknown stack " + std::to_string(id));

@@ -31,6 +31,7 @@ std::string printable(std::string_view text) {
 template <class Map, class Measure>
 auto largest_first(const Map& map, Measure measure) {
   std::vector<typename Map::const_pointer> rows;
+  rows.reserve(map.size());
   for (const auto& row : map) rows.push_back(&row);
   std::sort(rows.begin(), rows.end(), [&](const auto* a, const auto* b) {
     return measure(*a) != measure(*b) ? measure(*a) > measure(*b) : a->first < b->first;

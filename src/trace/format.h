@@ -122,10 +122,10 @@ inline constexpr std::size_t k_max_frames = 128;
 inline constexpr std::size_t k_max_arguments = 6;
 
 struct event_facts {
-  const char* name = nullptr;       // Go's word; null: no such event, or not one with a time
-  std::uint8_t arguments = 0;       // the time included
-  std::int8_t strings[2] = {0, 0};  // which of them are string ids; 0 (the time) means none
-  std::int8_t stacks[2] = {0, 0};   // which are stack ids
+  const char* name = nullptr;        // Go's word; null: no such event, or not one with a time
+  std::uint8_t arguments = 0;        // the time included
+  std::uint8_t strings[2] = {0, 0};  // which of them are string ids; 0 (the time) means none
+  std::uint8_t stacks[2] = {0, 0};   // which are stack ids
   version since = version::go122;
 };
 

@@ -37,7 +37,7 @@ class perfetto_converter : private magpie::rt::span_sink {
   void describe_group(group which, std::string_view name);
   void slice(std::uint64_t track, std::string_view name, std::uint64_t begin, std::uint64_t end,
              const std::string& extra);
-  void packet(std::uint64_t time, const std::string& track_event);
+  void packet(std::uint64_t time, const std::string& rest);
 
   const magpie::rt::trace_reader& reader_;
   magpie::rt::span_builder spans_;

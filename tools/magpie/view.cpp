@@ -22,8 +22,6 @@
 
 #include "tools/magpie/page.h"
 
-extern char** environ;
-
 namespace magpie_tool {
 
 namespace {
