@@ -118,8 +118,8 @@ class App {
     byId('loading').hidden = true;
     const file = byId('file');
     file.textContent = name;
-    file.title = `${name} · ${plural(model.events, 'event')} · ${duration(model.end)} · ${plural(model.generations, 'generation')} · go 1.${model.version}` +
-        (model.wall ? ` · ${new Date(model.wall).toLocaleString()}` : '');
+    file.title = [name, plural(model.events, 'event'), duration(model.end),
+                  plural(model.generations, 'generation'), `go 1.${model.version}`].join(' · ');
     document.title = `${name} · magpie trace`;
     byId('banner').hidden = !model.error;
     if (model.error) {
@@ -193,11 +193,14 @@ class App {
     const model = this.model;
     return [
       element('h2', {}, 'This trace'),
-      element('dl', {class: 'facts'},
-              ...[['time', duration(model.end)], ['events', count(model.events)], ['goroutines', count(model.g.id.length)],
-                  ['Ps', count(model.ps.length)], ['threads', count(model.ms.length)],
-                  model.wall ? ['began', new Date(model.wall).toLocaleString()] : null].filter(Boolean)
-                  .flatMap(([what, value]) => [element('dt', {}, what), element('dd', {}, value)])),
+      facts([
+        ['time', duration(model.end)],
+        ['events', count(model.events)],
+        ['goroutines', count(model.g.id.length)],
+        ['Ps', count(model.ps.length)],
+        ['threads', count(model.ms.length)],
+        model.wall > 0 && ['began', new Date(model.wall).toLocaleString()],
+      ]),
       element('h3', {}, 'Where time goes'),
       stateBar(this.questions.total),
       stateWords(this.questions.total),
@@ -205,35 +208,58 @@ class App {
     ];
   }
   describe(span) {
-    const model = this.model, spans = model.span, questions = this.questions, g = spans.g[span];
-    const before = model.before[span], after = questions.after(span), fact = (what, ...value) =>
-        [element('dt', {}, what), element('dd', {}, ...value)];
-    const link = other => element('button', {class: 'link', click: () => this.go.goroutine(other)},
-                                  `${questions.title(other)} ${questions.name(other)}`);
-    const runnable = spans.what[span] === RUNNABLE ? span : before >= 0 && spans.what[before] === RUNNABLE ? before : -1;
-    const waker = runnable >= 0 ? spans.by[runnable] : -1;
-    const stack = spans.stack[span], step = (to, text) => element('button', {disabled: to < 0, click: () => this.step(to)}, text);
+    const model = this.model, spans = model.span, questions = this.questions;
+    const g = spans.g[span], what = spans.what[span], stack = spans.stack[span];
+    const before = model.before[span], after = questions.after(span);
+    const titles = {[RUNNABLE]: 'Where it was made runnable', [WAITING]: 'Where it waits', [SYSCALL]: 'Where it calls'};
     return [
-      element('button', {class: 'close', 'aria-label': 'Close', click: () => this.select(-1)}, '×'),
+      this.closeButton(),
       element('h2', {}, questions.title(g), ' ', element('span', {class: 'mono soft'}, questions.name(g))),
-      element('dl', {class: 'facts'},
-              fact('state', element('span', {class: 'dot', style: `background:var(--${STATE_NAMES[spans.what[span]]})`}), questions.describe(span)),
-              fact('for', duration(spans.end[span] - spans.begin[span])),
-              fact('at', duration(spans.begin[span])),
-              place(model, span) && fact('on', place(model, span)),
-              runnable >= 0 && runnable !== span && fact('was runnable for', duration(spans.end[runnable] - spans.begin[runnable])),
-              waker >= 0 && fact(model.before[runnable] < 0 ? 'made by' : 'woken by', link(waker)),
-              spans.what[span] === SYSCALL && spans.pEnd[span] < spans.end[span] && spans.p[span] >= 0 &&
-                fact('lost its P after', duration(spans.pEnd[span] - spans.begin[span]))),
-      element('div', {class: 'row-buttons'}, step(before, '‹ before'), step(after, 'after ›'),
+      facts([
+        ['state', dot(what), questions.describe(span)],
+        ['for', duration(spans.end[span] - spans.begin[span])],
+        ['at', duration(spans.begin[span])],
+        place(model, span) && ['on', place(model, span)],
+        ...this.causeOf(span),
+        what === SYSCALL && spans.p[span] >= 0 && spans.pEnd[span] < spans.end[span] &&
+            ['lost its P after', duration(spans.pEnd[span] - spans.begin[span])],
+      ]),
+      element('div', {class: 'row-buttons'},
+              element('button', {disabled: before < 0, click: () => this.step(before)}, '‹ before'),
+              element('button', {disabled: after < 0, click: () => this.step(after)}, 'after ›'),
               element('button', {click: () => this.go.goroutine(g)}, 'Its life'),
-              this.timeline.pinned.includes(g)
-                  ? element('button', {click: () => { this.timeline.unpin(g); this.select(span); }}, 'Take its row away')
-                  : element('button', {click: () => { this.timeline.pin(g); this.select(span); }}, 'Give it a row')),
-      stack > 0 && element('h3', {}, {[RUNNABLE]: 'Where it was made runnable', [WAITING]: 'Where it waits', [SYSCALL]: 'Where it calls'}[spans.what[span]] || 'Stack'),
+              this.rowButton(g, span)),
+      stack > 0 && element('h3', {}, titles[what] || 'Stack'),
       stack > 0 && stackList(model, stack),
       this.endOf(span, after),
     ];
+  }
+  // Why it runs, or wants to.
+  causeOf(span) {
+    const spans = this.model.span, before = this.model.before[span];
+    let runnable = -1;
+    if (spans.what[span] === RUNNABLE) runnable = span;
+    else if (before >= 0 && spans.what[before] === RUNNABLE) runnable = before;
+    if (runnable < 0) return [];
+    const waker = spans.by[runnable];
+    return [
+      runnable !== span && ['was runnable for', duration(spans.end[runnable] - spans.begin[runnable])],
+      waker >= 0 && [this.model.before[runnable] < 0 ? 'made by' : 'woken by',
+                     goroutineLink(this.questions, this.go, waker)],
+    ];
+  }
+  rowButton(g, span) {
+    const pinned = this.timeline.pinned.includes(g);
+    return element('button', {click: () => {
+      if (pinned) this.timeline.unpin(g); else this.timeline.pin(g);
+      this.select(span);
+    }}, pinned ? 'Take its row away' : 'Give it a row');
+  }
+  closeButton() {
+    return element('button', {class: 'close', 'aria-label': 'Close', click: () => {
+      this.timeline.measured = null;
+      this.select(-1);
+    }}, '×');
   }
   // A turn has no stack of its own; the one it ended with says where it was.
   endOf(span, after) {
@@ -259,14 +285,21 @@ class App {
     this.timeline.selected = -1;
     this.timeline.draw();
     byId('details').classList.remove('nothing');
+    const used = times[RUNNING] / Math.max(to - from, 1) / Math.max(model.ps.length, 1);
     fill(byId('details'),
-         element('button', {class: 'close', 'aria-label': 'Close', click: () => { this.timeline.measured = null; this.select(-1); }}, '×'),
+         this.closeButton(),
          element('h2', {}, duration(to - from)),
-         element('dl', {class: 'facts'}, element('dt', {}, 'from'), element('dd', {}, duration(from)), element('dt', {}, 'to'), element('dd', {}, duration(to)),
-                 element('dt', {}, 'awake'), element('dd', {}, plural(goroutines.size, 'goroutine')),
-                 element('dt', {}, 'Ps used'), element('dd', {}, percent(times[RUNNING] / Math.max(to - from, 1) / Math.max(model.ps.length, 1)))),
-         element('h3', {}, 'Time of goroutines in it'), stateBar(times), stateWords(times),
-         element('div', {class: 'row-buttons'}, element('button', {click: () => this.timeline.look(from, to)}, 'Fill the view')));
+         facts([
+           ['from', duration(from)],
+           ['to', duration(to)],
+           ['awake', plural(goroutines.size, 'goroutine')],
+           ['Ps used', percent(used)],
+         ]),
+         element('h3', {}, 'Time of goroutines in it'),
+         stateBar(times),
+         stateWords(times),
+         element('div', {class: 'row-buttons'},
+                 element('button', {click: () => this.timeline.look(from, to)}, 'Fill the view')));
   }
 
   hint(span, event) {
@@ -274,59 +307,65 @@ class App {
     tip.hidden = span < 0 || !event || event.pointerType === 'touch';
     if (tip.hidden) return;
     const spans = this.model.span, g = spans.g[span];
-    fill(tip, element('b', {}, `${this.questions.title(g)} ${this.questions.name(g)}`), element('br'),
+    const where = [`at ${duration(spans.begin[span])}`, place(this.model, span)].filter(Boolean);
+    fill(tip,
+         element('b', {}, `${this.questions.title(g)} ${this.questions.name(g)}`), element('br'),
          `${this.questions.describe(span)} for ${duration(spans.end[span] - spans.begin[span])} `, element('br'),
-         element('span', {class: 'soft'}, [`at ${duration(spans.begin[span])}`, place(this.model, span)].filter(Boolean).join(' · ')));
-    const box = tip.getBoundingClientRect();
+         element('span', {class: 'soft'}, where.join(' · ')));
+    const box = tip.getBoundingClientRect(), below = event.clientY + 18;
+    const top = below + box.height > innerHeight ? event.clientY - box.height - 10 : below;
     tip.style.left = `${Math.min(event.clientX + 14, innerWidth - box.width - 8)}px`;
-    tip.style.top = `${event.clientY + 18 + box.height > innerHeight ? event.clientY - box.height - 10 : event.clientY + 18}px`;
+    tip.style.top = `${top}px`;
   }
 
   // Search.
 
+  // What has `text` in its name: {kind, text, pick: what to do with it}, the likeliest first.
   find(text) {
-    const model = this.model, wanted = text.trim().toLowerCase(), found = [];
-    if (!wanted) return found;
+    const wanted = text.trim().toLowerCase();
+    if (!wanted) return [];
+    return [this.findNumbered(wanted), this.findGroups(wanted), this.findReasons(wanted),
+            this.findTasks(wanted), this.findLogs(wanted)].flatMap(list => list.slice(0, 20));
+  }
+  findNumbered(wanted) {
     const number = /^g?\s*(\d+)$/.exec(wanted);
-    if (number) {
-      const g = model.g.id.indexOf(Number(number[1]));
-      if (g >= 0) found.push({kind: 'goroutine', text: `${this.questions.title(g)} ${this.questions.name(g)}`, pick: () => this.showGoroutine(g)});
-    }
-    for (const group of this.questions.groups()) {
-      if (found.length > 30) break;
-      if (group.text.toLowerCase().includes(wanted)) {
-        found.push({kind: 'function', text: `${group.text} (${plural(group.members.length, 'goroutine')})`, pick: () => this.go.group(group.name)});
-      }
-    }
-    const reasons = new Set();
-    for (let i = 0; i < model.span.reason.length; i++) reasons.add(model.span.reason[i]);
-    for (const reason of reasons) {
-      if (model.strings[reason].toLowerCase().includes(wanted)) {
-        found.push({kind: 'wait', text: model.strings[reason], pick: () => this.go.span(this.longest(reason))});
-      }
-    }
-    for (const task of model.tasks) {
-      if (found.length > 40) break;
-      if (model.strings[task.name].toLowerCase().includes(wanted)) {
-        found.push({kind: 'task', text: `${model.strings[task.name]} ${task.id}`, pick: () => this.go.stretch(task.g, task.begin, task.end)});
-      }
-    }
-    for (const line of model.logs) {
-      if (found.length > 50) break;
-      if (model.strings[line.value].toLowerCase().includes(wanted) || model.strings[line.key].toLowerCase().includes(wanted)) {
-        found.push({kind: 'log', text: `${model.strings[line.key]}: ${model.strings[line.value]}`, pick: () => this.go.moment(line.g, line.time)});
-      }
-    }
-    for (const p of model.ps) {
-      if (`p ${p}` === wanted || `p${p}` === wanted) found.unshift({kind: 'P', text: `P ${p}`, pick: () => this.switchTo('timeline')});
-    }
-    return found;
+    const g = number ? this.model.g.id.indexOf(Number(number[1])) : -1;
+    if (g < 0) return [];
+    return [{kind: 'goroutine', text: `${this.questions.title(g)} ${this.questions.name(g)}`,
+             pick: () => this.showGoroutine(g)}];
+  }
+  findGroups(wanted) {
+    return this.questions.groups().filter(group => group.text.toLowerCase().includes(wanted)).map(group => ({
+      kind: 'function', text: `${group.text} (${plural(group.members.length, 'goroutine')})`,
+      pick: () => this.go.group(group.name),
+    }));
+  }
+  findReasons(wanted) {
+    const {strings, span} = this.model, reasons = new Set();
+    for (let i = 0; i < span.reason.length; i++) reasons.add(span.reason[i]);
+    return [...reasons].filter(reason => strings[reason].toLowerCase().includes(wanted)).map(reason => ({
+      kind: 'wait', text: strings[reason], pick: () => this.go.span(this.longest(reason)),
+    }));
+  }
+  findTasks(wanted) {
+    const {strings, tasks} = this.model;
+    return tasks.filter(task => strings[task.name].toLowerCase().includes(wanted)).map(task => ({
+      kind: 'task', text: `${strings[task.name]} ${task.id}`,
+      pick: () => this.go.stretch(task.g, task.begin, task.end),
+    }));
+  }
+  findLogs(wanted) {
+    const {strings, logs} = this.model, text = line => `${strings[line.key]}: ${strings[line.value]}`;
+    return logs.filter(line => text(line).toLowerCase().includes(wanted)).map(line => ({
+      kind: 'log', text: text(line), pick: () => this.go.moment(line.g, line.time),
+    }));
   }
   longest(reason) {
     const spans = this.model.span;
     let best = -1;
     for (let i = 0; i < spans.g.length; i++) {
-      if (spans.reason[i] === reason && (best < 0 || spans.end[i] - spans.begin[i] > spans.end[best] - spans.begin[best])) best = i;
+      if (spans.reason[i] !== reason) continue;
+      if (best < 0 || spans.end[i] - spans.begin[i] > spans.end[best] - spans.begin[best]) best = i;
     }
     return best;
   }
@@ -335,9 +374,15 @@ class App {
     this.found = this.find(text);
     this.chosen = 0;
     list.hidden = !text.trim();
-    fill(list, this.found.length === 0 ? element('li', {class: 'none'}, 'Nothing with that name.') : this.found.slice(0, 50).map((each, i) =>
-      element('li', {role: 'option', 'aria-selected': i === 0, mousedown: event => { event.preventDefault(); this.pick(i); }},
-              element('span', {class: 'kind'}, each.kind), element('span', {class: 'text'}, each.text))));
+    const option = (each, i) => element('li', {
+      role: 'option', 'aria-selected': i === 0,
+      mousedown: event => {
+        event.preventDefault();
+        this.pick(i);
+      },
+    }, element('span', {class: 'kind'}, each.kind), element('span', {class: 'text'}, each.text));
+    fill(list, this.found.length > 0 ? this.found.map(option)
+                                     : element('li', {class: 'none'}, 'Nothing with that name.'));
   }
   pick(i) {
     const each = this.found && this.found[i];
@@ -424,7 +469,7 @@ class App {
       w: () => timeline.zoom(0.7, this.pointerTime()), s: () => timeline.zoom(1 / 0.7, this.pointerTime()),
       a: () => timeline.move(-0.25), d: () => timeline.move(0.25),
       arrowleft: () => timeline.move(-0.1), arrowright: () => timeline.move(0.1),
-      arrowup: () => { timeline.scroll -= 60; timeline.draw(); }, arrowdown: () => { timeline.scroll += 60; timeline.draw(); },
+      arrowup: () => timeline.scrollBy(-60), arrowdown: () => timeline.scrollBy(60),
       '0': () => timeline.look(0, this.model.end), home: () => timeline.look(0, this.model.end),
       '[': () => selected >= 0 && this.step(this.model.before[selected]),
       ']': () => selected >= 0 && this.step(this.questions.after(selected)),

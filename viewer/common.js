@@ -157,7 +157,10 @@ class Questions {
     for (let g = 0; g < this.model.g.id.length; g++) {
       const name = this.model.g.name[g];
       let group = groups.get(name);
-      if (!group) groups.set(name, group = {name, text: this.model.strings[name] || '(unknown function)', members: [], time: [0, 0, 0, 0]});
+      if (!group) {
+        group = {name, text: this.name(g), members: [], time: [0, 0, 0, 0]};
+        groups.set(name, group);
+      }
       group.members.push(g);
       for (let what = 0; what < 4; what++) group.time[what] += this.time[what][g];
     }

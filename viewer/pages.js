@@ -4,18 +4,26 @@
 // go.span(span), go.group(name).
 'use strict';
 
-function stateBar(times, colours, className = 'bar') {
+function stateBar(times, className = 'bar') {
   const all = times.reduce((sum, time) => sum + time, 0) || 1;
   return element('div', {class: className, role: 'img',
                          'aria-label': times.map((time, what) => `${STATE_NAMES[what]} ${percent(time / all)}`).join(', ')},
                  times.map((time, what) => time > 0 && element('i', {style: `width:${100 * time / all}%;background:var(--${STATE_NAMES[what]})`})));
 }
 
+// The mark of a state.
+function dot(what) { return element('span', {class: 'dot', style: `background:var(--${STATE_NAMES[what]})`}); }
+
+// Pairs of a word and what it is.
+function facts(pairs) {
+  return element('dl', {class: 'facts'}, pairs.filter(Boolean).map(([word, ...value]) =>
+      [element('dt', {}, word), element('dd', {}, ...value)]));
+}
+
 function stateWords(times) {
   const all = times.reduce((sum, time) => sum + time, 0) || 1;
   return element('div', {class: 'split'}, times.map((time, what) =>
-      element('span', {}, element('span', {class: 'dot', style: `background:var(--${STATE_NAMES[what]})`}),
-              `${STATE_NAMES[what]} `, element('b', {}, duration(time)), ` ${percent(time / all)}`)));
+      element('span', {}, dot(what), `${STATE_NAMES[what]} `, element('b', {}, duration(time)), ` ${percent(time / all)}`)));
 }
 
 // columns: {text, number: is it one, value: row => what to sort by, cell: row => content, wide: hidden on phones}
@@ -44,7 +52,8 @@ function table(columns, rows, options = {}) {
       });
     }
     heads.forEach((head, i) => {
-      if (i === sortBy) head.setAttribute('aria-sort', rising ? 'ascending' : 'descending'); else head.removeAttribute('aria-sort');
+      head.removeAttribute('aria-sort');
+      if (i === sortBy) head.setAttribute('aria-sort', rising ? 'ascending' : 'descending');
     });
     fill(body, sorted.slice(0, shown).map(row => element('tr', options.pick ? {
       class: 'pick', tabindex: 0, click: () => options.pick(row),
@@ -99,7 +108,7 @@ function groupPage(model, questions, go, name) {
     element('p', {class: 'crumb'}, element('button', {class: 'link', click: () => go.goroutines()}, '← all goroutines')),
     element('h2', {class: 'mono'}, group.text),
     element('p', {class: 'lead'}, plural(group.members.length, 'goroutine')),
-    element('div', {class: 'card'}, stateBar(group.time, null, 'bar big'), stateWords(group.time)),
+    element('div', {class: 'card'}, stateBar(group.time, 'bar big'), stateWords(group.time)),
     element('h3', {}, 'Goroutines'),
     table([
       {text: 'id', value: g => model.g.id[g], cell: g => questions.title(g)},
@@ -136,6 +145,24 @@ const sumColumns = [
   timeColumn('longest', row => row.longest),
 ];
 
+// Stacks of waits, those with most time first.
+function placesOf(model, waits) {
+  const rows = sums(model, waits, span => model.span.stack[span]).sort((a, b) => b.total - a.total);
+  return rows.slice(0, 8).map(row => element(
+      'details', {class: 'card', style: 'margin-bottom:8px'},
+      element('summary', {}, element('b', {}, duration(row.total)), ` in ${plural(row.times, 'wait')} `,
+              element('span', {class: 'mono soft'}, leafOf(model, row.key))),
+      stackList(model, row.key)));
+}
+
+const reasonColumn = {text: 'reason', className: 'name', value: row => row.key,
+                      cell: row => row.key || '(no reason given)'};
+function sumTable(title, column, rows, go) {
+  if (rows.length === 0) return null;
+  return [element('h3', {}, title),
+          table([column, ...sumColumns], rows, {sortBy: 2, shown: 12, pick: row => go.span(row.which)})];
+}
+
 function goroutinePage(model, questions, go, g) {
   const spans = questions.spansOf(g), states = [0, 1, 2, 3].map(what => questions.time[what][g]);
   const parent = model.g.parent[g], born = model.g.born[g], died = model.g.died[g];
@@ -149,31 +176,24 @@ function goroutinePage(model, questions, go, g) {
     element('p', {class: 'crumb'}, element('button', {class: 'link', click: () => go.group(model.g.name[g], true)}, '← all goroutines')),
     element('h2', {}, questions.title(g), ' ', element('span', {class: 'mono soft'}, questions.name(g))),
     element('div', {class: 'card'}, canvas, stateWords(states)),
-    element('dl', {class: 'facts'},
-            element('dt', {}, 'began'), element('dd', {}, born < 0 ? 'before the trace' : `at ${duration(born)}`,
-              parent >= 0 && [', by ', element('button', {class: 'link', click: () => go.goroutine(parent)},
-                                             `${questions.title(parent)} ${questions.name(parent)}`)]),
-            element('dt', {}, 'ended'), element('dd', {}, died < 0 ? 'not in this trace' : `at ${duration(died)}`),
-            element('dt', {}, 'turns'), element('dd', {}, count(spans.filter(span => model.span.what[span] === RUNNING).length)),
-            element('dt', {}, 'waited to run'), element('dd', {}, `${plural(latencies.length, 'time')}, at most ${duration(longest)}`)),
+    facts([
+      ['began', born < 0 ? 'before the trace' : `at ${duration(born)}`,
+       parent >= 0 && [', by ', goroutineLink(questions, go, parent)]],
+      ['ended', died < 0 ? 'not in this trace' : `at ${duration(died)}`],
+      ['turns', count(spans.filter(span => model.span.what[span] === RUNNING).length)],
+      ['waited to run', `${plural(latencies.length, 'time')}, at most ${duration(longest)}`],
+    ]),
     element('div', {class: 'row-buttons'},
             element('button', {click: () => go.pin(g)}, 'Show in the timeline')),
-    waits.length > 0 && element('h3', {}, 'What it waits for'),
-    waits.length > 0 && table([
-      {text: 'reason', className: 'name', value: row => row.key, cell: row => row.key || '(no reason given)'}, ...sumColumns,
-    ], sums(model, waits, span => questions.reason(span)), {sortBy: 2, pick: row => go.span(row.which)}),
+    sumTable('What it waits for', reasonColumn, sums(model, waits, span => questions.reason(span)), go),
     waits.length > 0 && element('h3', {}, 'Where it waits'),
-    waits.length > 0 && sums(model, waits, span => model.span.stack[span]).sort((a, b) => b.total - a.total).slice(0, 8).map(row =>
-      element('details', {class: 'card', style: 'margin-bottom:8px'},
-              element('summary', {}, element('b', {}, duration(row.total)), ` in ${plural(row.times, 'wait')} `,
-                      element('span', {class: 'mono soft'}, leafOf(model, row.key))),
-              stackList(model, row.key))),
+    placesOf(model, waits),
     model.g.stack[g] > 0 && element('h3', {}, 'Where it was made'),
     model.g.stack[g] > 0 && element('div', {class: 'card'}, stackList(model, model.g.stack[g])),
     element('h3', {}, 'What it did'),
     table([
       timeColumn('at', span => model.span.begin[span]),
-      {text: 'what', className: 'name', cell: span => [element('span', {class: 'dot', style: `background:var(--${STATE_NAMES[model.span.what[span]]})`}), questions.describe(span)]},
+      {text: 'what', className: 'name', cell: span => [dot(model.span.what[span]), questions.describe(span)]},
       timeColumn('for', span => model.span.end[span] - model.span.begin[span]),
       {text: 'where', wide: true, cell: span => place(model, span)},
       {text: 'by', wide: true, cell: span => model.span.by[span] >= 0 ? questions.title(model.span.by[span]) : ''},
@@ -181,6 +201,10 @@ function goroutinePage(model, questions, go, g) {
   ];
 }
 
+function goroutineLink(questions, go, g) {
+  return element('button', {class: 'link', click: () => go.goroutine(g)},
+                 `${questions.title(g)} ${questions.name(g)}`);
+}
 function place(model, span) {
   const parts = [];
   if (model.span.p[span] >= 0) parts.push(`P ${model.ps[model.span.p[span]]}`);
@@ -216,6 +240,11 @@ function drawLife(canvas, model, questions, g) {
   }
 }
 
+function cards(pairs) {
+  return element('div', {class: 'cards'}, pairs.map(([value, what]) =>
+      element('div', {class: 'card'}, element('b', {}, value), element('span', {}, what))));
+}
+
 // Where time goes.
 function timePage(model, questions, go) {
   const spans = model.span;
@@ -233,26 +262,25 @@ function timePage(model, questions, go) {
     return {p, running: used - inCalls, calls: inCalls, looking: Math.max(held - used, 0), turns: row.index.length};
   }).sort((a, b) => model.ps[a.p] - model.ps[b.p]);
   const busy = ps.reduce((sum, p) => sum + p.running, 0);
+  const leaf = row => leafOf(model, row.key), site = row => leafOf(model, row.key.stack);
+  const leafColumn = {text: 'function', className: 'name mono', value: leaf, cell: leaf};
+  const siteColumn = {text: 'function', className: 'name mono', value: site,
+                      cell: row => [site(row), element('div', {class: 'soft'}, row.key.reason)]};
   return [
     element('h2', {}, 'Where time goes'),
-    element('div', {class: 'cards'},
-            [[duration(model.end), 'traced'], [count(model.events), 'events'], [count(model.g.id.length), 'goroutines'],
-             [percent(ps.length > 0 ? busy / ps.length / model.end : 0), `of ${plural(ps.length, 'P')} used`]].map(([value, what]) =>
-               element('div', {class: 'card'}, element('b', {}, value), element('span', {}, what)))),
+    cards([
+      [duration(model.end), 'traced'],
+      [count(model.events), 'events'],
+      [count(model.g.id.length), 'goroutines'],
+      [percent(ps.length > 0 ? busy / ps.length / model.end : 0), `of ${plural(ps.length, 'P')} used`],
+    ]),
     element('h3', {}, 'All goroutines together'),
-    element('div', {class: 'card'}, stateBar(questions.total, null, 'bar big'), stateWords(questions.total)),
-    element('h3', {}, 'What they wait for'),
-    table([{text: 'reason', className: 'name', value: row => row.key, cell: row => row.key || '(no reason given)'}, ...sumColumns],
-          sums(model, waits, span => questions.reason(span)), {sortBy: 2, pick: row => go.span(row.which)}),
-    element('h3', {}, 'Where they wait'),
-    table([{text: 'function', className: 'name mono', value: row => leafOf(model, row.key.stack), cell: row => [leafOf(model, row.key.stack), element('div', {class: 'soft'}, row.key.reason)]}, ...sumColumns],
-          sumsBySite(model, questions, waits), {sortBy: 2, shown: 12, pick: row => go.span(row.which)}),
-    stops.length > 0 && element('h3', {}, 'Why they give way'),
-    stops.length > 0 && table([{text: 'reason', className: 'name', value: row => row.key, cell: row => row.key}, ...sumColumns],
-          sums(model, stops, span => questions.reason(span)), {sortBy: 2, pick: row => go.span(row.which)}),
-    calls.length > 0 && element('h3', {}, 'System calls, by where they are made'),
-    calls.length > 0 && table([{text: 'function', className: 'name mono', value: row => leafOf(model, row.key), cell: row => leafOf(model, row.key)}, ...sumColumns],
-          sums(model, calls, span => spans.stack[span]), {sortBy: 2, shown: 12, pick: row => go.span(row.which)}),
+    element('div', {class: 'card'}, stateBar(questions.total, 'bar big'), stateWords(questions.total)),
+    sumTable('What they wait for', reasonColumn, sums(model, waits, span => questions.reason(span)), go),
+    sumTable('Where they wait', siteColumn, sumsBySite(model, questions, waits), go),
+    sumTable('Why they give way', reasonColumn, sums(model, stops, span => questions.reason(span)), go),
+    sumTable('System calls, by where they are made', leafColumn,
+             sums(model, calls, span => spans.stack[span]), go),
     element('h3', {}, 'Ps'),
     table([
       {text: 'P', value: row => model.ps[row.p], cell: row => `P ${model.ps[row.p]}`},
@@ -281,7 +309,10 @@ function latencyPage(model, questions, go) {
     if (spans.what[i] === RUNNABLE && spans.end[i] < model.end) list.push(i);
   }
   const of = span => spans.end[span] - spans.begin[span];
-  if (list.length === 0) return [element('h2', {}, 'Latency'), element('p', {class: 'empty'}, 'No goroutine became runnable in this trace.')];
+  if (list.length === 0) {
+    return [element('h2', {}, 'Latency'),
+            element('p', {class: 'empty'}, 'No goroutine became runnable in this trace.')];
+  }
   const times = Float64Array.from(list, of).sort();
   const quantile = share => times[Math.min(Math.floor(times.length * share), times.length - 1)];
   const buckets = new Map();
@@ -301,8 +332,8 @@ function latencyPage(model, questions, go) {
   return [
     element('h2', {}, 'From runnable to running'),
     element('p', {class: 'lead'}, `How long goroutines that could run waited for a P, ${plural(list.length, 'time')}.`),
-    element('div', {class: 'cards'}, [[0.5, 'half within'], [0.9, '90% within'], [0.99, '99% within'], [0.999, '99.9% within'], [1, 'longest']].map(([share, what]) =>
-      element('div', {class: 'card'}, element('b', {}, duration(quantile(share))), element('span', {}, what)))),
+    cards([[0.5, 'half within'], [0.9, '90% within'], [0.99, '99% within'], [0.999, '99.9% within'],
+           [1, 'longest']].map(([share, what]) => [duration(quantile(share)), what])),
     element('h3', {}, 'How often'),
     element('div', {class: 'card histogram'}, rows),
     element('h3', {}, 'The longest'),

@@ -127,6 +127,10 @@ class Timeline {
     const step = (this.goal.to - this.goal.from) * share;
     this.look(this.goal.from + step, this.goal.to + step);
   }
+  scrollBy(points) {
+    this.scroll += points;
+    this.draw();
+  }
   // So that a span is seen, with some of what is around it.
   reveal(span) {
     const spans = this.model.span;
@@ -309,9 +313,9 @@ class Timeline {
   // A thread has the P, with or without a goroutine: it looks for work where there is only a line.
   drawHeld(p, y, height) {
     const {first, index} = this.model.heldRows, held = this.model.held, context = this.context;
-    const from = first[p], to = first[p + 1], perPoint = (this.view.to - this.view.from) / this.width;
+    const to = first[p + 1], perPoint = (this.view.to - this.view.from) / this.width;
     context.fillStyle = this.colours.waiting;
-    let low = from, high = to;
+    let low = first[p], high = to;
     while (low < high) {
       const middle = (low + high) >> 1;
       if (held.end[index[middle]] < this.view.from) low = middle + 1; else high = middle;
@@ -322,7 +326,8 @@ class Timeline {
       if (begin > this.view.to) break;
       const left = Math.max(this.x(begin), this.gutter), right = Math.max(this.x(held.end[index[i]]), left + 1);
       if (right <= drawnTo) continue;
-      context.fillRect(Math.max(left, drawnTo), y + height - 5, Math.min(right, this.gutter + this.width) - Math.max(left, drawnTo), 2);
+      const from = Math.max(left, drawnTo);
+      context.fillRect(from, y + height - 5, Math.min(right, this.gutter + this.width) - from, 2);
       drawnTo = right;
       // Many that nobody can tell apart: go on where the next point is.
       if (held.end[index[i]] - begin < perPoint) {
@@ -591,7 +596,8 @@ class Timeline {
   // It does not change while one zooms.
   overviewPicture(width, height) {
     const kept = this.picture;
-    if (kept && kept.model === this.model && kept.width === width && kept.height === height && kept.colours === this.colours) {
+    if (kept && kept.model === this.model && kept.colours === this.colours &&
+        kept.width === width && kept.height === height) {
       return kept;
     }
     const data = this.model.overview, steps = data.length / 4, order = [RUNNING, SYSCALL, RUNNABLE];
@@ -688,14 +694,15 @@ class Timeline {
     event.preventDefault();
     const step = event.deltaMode === 1 ? 20 : 1;
     const across = (event.shiftKey ? event.deltaY : event.deltaX) * step;
-    if (event.ctrlKey || event.metaKey || (this.lowest === 0 && !event.shiftKey && Math.abs(event.deltaY) > Math.abs(event.deltaX))) {
+    // With nothing to scroll the wheel alone zooms, too.
+    const upright = !event.shiftKey && Math.abs(event.deltaY) > Math.abs(event.deltaX);
+    if (event.ctrlKey || event.metaKey || (this.lowest === 0 && upright)) {
       this.zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY * step)) * 0.008), this.timeAt(event.offsetX), true);
     } else if (across !== 0) {
       const time = across / this.width * (this.goal.to - this.goal.from);
       this.look(this.goal.from + time, this.goal.to + time, true);
     } else {
-      this.scroll += event.deltaY * step;
-      this.draw();
+      this.scrollBy(event.deltaY * step);
     }
   }
 
