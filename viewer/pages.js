@@ -90,8 +90,8 @@ function goroutinesPage(model, questions, go) {
     element('p', {class: 'lead'}, `By the function they began with. ${plural(groups.length, 'function')}.`),
     table([
       {text: 'function', value: row => row.text, className: 'name mono', cell: row => row.text},
-      countColumn('goroutines', row => row.members.length),
-      {text: 'time', value: sum, cell: row => stateBar(row.time)},
+      countColumn('count', row => row.members.length),
+      {text: 'time', wide: true, value: sum, cell: row => stateBar(row.time)},
       timeColumn('running', row => row.time[RUNNING]),
       timeColumn('runnable', row => row.time[RUNNABLE], true),
       timeColumn('waiting', row => row.time[WAITING], true),
@@ -325,7 +325,7 @@ function latencyPage(model, questions, go) {
   for (let power = Math.min(...powers); power <= Math.max(...powers); power++) {
     const number = buckets.get(power) || 0;
     rows.push(element('span', {class: 'from'}, `${duration(2 ** power)} –`),
-              element('span', {class: 'meter', style: `width:${Math.max(100 * number / most, number > 0 ? 0.4 : 0)}%`}),
+              element('span', {class: number > 0 ? 'meter' : '', style: `width:${Math.max(100 * number / most, 0.4)}%`}),
               element('span', {class: 'count'}, number > 0 ? count(number) : ''));
   }
   const worst = [...list].sort((a, b) => of(b) - of(a)).slice(0, 100);

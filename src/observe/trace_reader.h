@@ -51,11 +51,11 @@ class trace_reader {
   [[nodiscard]] const trace_error* error() const;
 
   [[nodiscard]] trace::version version() const;
-  // Of the event given last, or of the first generation before there is one. What they return
-  // stays as long as the file.
+  // That of the event given last.
   [[nodiscard]] const trace_generation& generation() const;
+  // A string of that generation; its bytes are those of the file.
   [[nodiscard]] std::string_view text(std::uint64_t id) const;
-  // Stays until the next generation only.
+  // A stack of that generation, until the next one begins.
   [[nodiscard]] std::span<const trace_frame> stack(std::uint64_t id) const {
     return generation().stack(id);
   }

@@ -27,8 +27,7 @@ constexpr std::string_view k_help = R"(magpie: look into programs that use magpi
       -o OUT                        instead of FILE with another ending; - is standard output
   magpie --version
 
-A trace is written by a program that runs with MAGPIE_TRACE=file, or by a Go program:
-the format is the same. "go tool trace" opens them too.
+The format is Go's execution trace, which "go tool trace" opens as well.
 )";
 
 int run(const std::vector<std::string_view>& words) {
