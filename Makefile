@@ -59,7 +59,7 @@ release-test: ## the tests as users get the library: optimised, debug checks off
 	@$(call run_tests,build/release)
 
 # Without the monitor, so that nothing covers up for a wake-up that was lost.
-stress: ## the long forms of the stress tests: 10^8 spawns and hand-overs; about half an hour
+stress: ## the long forms of the stress tests: 10^8 spawns and hand-overs, 10^5 failing calls; about half an hour
 	@$(SETUP) test
 	@$(call configure,release,-DMAGPIE_TESTS=ON)
 	@$(call build,build/release)
@@ -67,6 +67,9 @@ stress: ## the long forms of the stress tests: 10^8 spawns and hand-overs; about
 	  --gtest_filter='*Spawns*:*ParksAndReadies*'
 	@MAGPIE_STRESS=100 build/release/tests/stress_long_haul --gtest_filter='*NoPIsIdle*'
 	@MAGPIE_STRESS=20 build/release/tests/stress_test --gtest_brief=1
+	@$(call configure,dev)
+	@$(call build,build/dev,stress_test)
+	@MAGPIE_STRESS=50 build/dev/tests/stress_test --gtest_brief=1 --gtest_filter='*Faults*'
 
 # FUZZ_SECONDS=600 looks longer. What it finds is kept in build/fuzz/, with the inputs that led there.
 fuzz: ## feed broken traces to the reader, for a minute
