@@ -57,6 +57,7 @@ bool file_ring::submit(file_request& r) {
   io_uring_sqe* const slot = ring_.next_submission();
   if (slot == nullptr) return false;
   prepare(*slot, r);
+  submitted_.fetch_add(1, release);  // pairs with collect_locked()
   const os::result<unsigned> taken = ring_.submit();
   if (taken && *taken != 0) return true;
   ring_.withdraw();  // no memory, or too many that nobody has collected
@@ -69,6 +70,7 @@ file_request* file_ring::collect_locked() {
   for (;;) {
     os::uring_completion batch[32];
     const std::size_t count = ring_.reap(batch);
+    (void)submitted_.load(acquire);  // pairs with submit()
     for (std::size_t i = 0; i < count; ++i) {
       auto* const r = reinterpret_cast<file_request*>(batch[i].token);
       r->result = batch[i].result;

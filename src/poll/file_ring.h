@@ -10,6 +10,7 @@
 
 #include <magpie/detail/waiting.h>
 
+#include "base/atomic.h"
 #include "os/uring.h"
 
 namespace magpie::rt {
@@ -51,6 +52,9 @@ class file_ring {
   static os::result<os::uring> open();
 
   os::uring ring_;
+  // A request travels through the kernel from the one who submits it to the one who collects it.
+  // That orders what they do, but by no rule of the language; this does.
+  atomic<std::uint64_t> submitted_{0};
 };
 
 }  // namespace magpie::rt
