@@ -257,8 +257,15 @@ os::nanos scheduler::look_at_descriptors(os::nanos now) {
   const int idle = idle_count_.load(relaxed);  // relaxed: a hint
   if (!descriptors.started() || idle == procs()) return os::k_never;
   if (poll_is_overdue(k_neglect)) ask_poller(nullptr);
-  if (idle != 0 && last_look() == visible_work::stealable) wake_p();
+  if (idle != 0 && !gets_on_quickly() && last_look() == visible_work::stealable) wake_p();
   return now + k_neglect;
+}
+
+// Since the last look, which was about a millisecond ago.
+bool scheduler::gets_on_quickly() {
+  const std::uint64_t progress = progress_of_all();
+  const std::uint64_t before = std::exchange(progress_at_last_look_, progress);
+  return progress - before > static_cast<std::uint64_t>(k_neglect / k_short_turn);
 }
 
 }  // namespace magpie::rt

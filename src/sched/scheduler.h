@@ -269,6 +269,7 @@ class scheduler {
   void resign_as_watcher();
   void watch_until(os::nanos deadline, poll_batch& out);
   os::nanos look_at_descriptors(os::nanos now);
+  bool gets_on_quickly();
 
   // start.cpp
   static void thread_main(void* slot);
@@ -385,6 +386,7 @@ class scheduler {
   os::futex_word monitor_word_{0};
   atomic<bool> monitor_watches_{false};            // looks for blocking calls at short intervals
   os::nanos timer_look_interval_ = k_timer_slack;  // the monitor's
+  std::uint64_t progress_at_last_look_ = 0;        // the same
   atomic<bool> monitor_ends_{false};
   os::thread monitor_;
   const os::cpu_quota_files quota_files_;
