@@ -80,11 +80,11 @@ std::error_code code_of(os::error failure) {
 
 // What is in the cache is there at once, and whoever reads on and on would keep the P for whole
 // time slices. So some of the operations end as if they had waited, and those who compute are
-// hardly held up by those who read: 64 readers take less than 5 % of a P from them. Not all,
-// because the next goroutine's stack is cold: with all of them random reads of 4 KiB took 15 %
-// longer. Which ones, the clock decides, as a die that needs no memory.
+// hardly held up by those who read. Not all of them, because the next goroutine's stack is cold:
+// then random reads of 4 KiB took 15 % longer. Which ones, the clock decides, as a die that needs
+// no memory.
 void give_way_now_and_then() {
-  constexpr std::uint64_t k_one_in = 4;
+  constexpr std::uint64_t k_one_in = 16;
   if (!this_goroutine::is_goroutine() || (os::ticks() >> 5) % k_one_in != 0) return;
   this_goroutine::yield();
 }
