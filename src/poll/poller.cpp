@@ -56,12 +56,14 @@ os::error poller::start() {
 }
 
 os::error poller::add(int fd, std::uint64_t token) {
+  registrations_.fetch_add(1, release);  // pairs with collect()
   const os::error failed = own_->add(fd, k_for_life, token);
   // Known already: another runtime was the last to use it, and this one an earlier one.
   return failed.code == EEXIST ? own_->modify(fd, k_for_life, token) : failed;
 }
 
 os::error poller::add_ring(int fd, int number) {
+  registrations_.fetch_add(1, release);  // pairs with collect()
   return own_->add(fd, epoll_events::readable | epoll_events::edge_triggered,
                    static_cast<std::uint64_t>(number));
 }
@@ -91,6 +93,7 @@ poll_desc* poller::guest(int fd) {
 }
 
 os::error poller::arm_guest(int fd, bool readable, bool writable, std::uint64_t token) {
+  registrations_.fetch_add(1, release);  // pairs with collect()
   const epoll_events wanted =
       (readable ? epoll_events::readable | epoll_events::peer_closed : epoll_events::none) |
       (writable ? epoll_events::writable : epoll_events::none) | epoll_events::one_shot;
@@ -120,6 +123,7 @@ void poller::silence_alarm(std::span<const os::epoll_record> records) {
 }
 
 void poller::collect(std::span<const os::epoll_record> records, poll_batch& out) {
+  (void)registrations_.load(acquire);  // pairs with add() and its like
   for (const os::epoll_record& r : records) {
     if (r.token == k_alarm) continue;
     if (r.token == k_guests) {

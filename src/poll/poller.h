@@ -81,6 +81,9 @@ class poller {
   std::optional<os::epoll> own_;
   std::optional<os::epoll> guests_;
   os::file_descriptor alarm_;
+  // A token travels through the kernel from the one who registers a record to the one who is told
+  // of it. That orders what they do, but by no rule of the language; this does.
+  atomic<std::uint64_t> registrations_{0};
   atomic<chunk*> guest_chunks_[k_chunks] = {};  // by number
 };
 
