@@ -13,14 +13,14 @@
 //     they ask often enough, most of the time: then it sleeps on its note, too, and looks now and
 //     then whether they do. A thread in the poller would be woken for every event, only to compete
 //     with the one that is about to ask;
-//   - the monitor, when every P is busy with goroutines that take long.
+//   - the monitor, when nobody has asked for a millisecond while some P was busy.
 //
 // Why no event is forgotten: as long as a P is idle and nobody spins, there is a watcher, in the
-// poller or beside it. An M that
-// falls asleep becomes one if there is none; a watcher that finds something takes a P and spins,
-// and one that is woken for something else wakes another (idle.cpp). The first descriptor of all
-// comes when nobody watches yet: whoever starts the poller wakes somebody. When no P is idle those
-// that run ask, and again before they give up their P.
+// poller or beside it. An M that falls asleep becomes one if there is none; a watcher that finds
+// something takes a P and spins, and one that is woken for something else wakes another (idle.cpp).
+// The first descriptor of all comes when nobody watches yet: whoever starts the poller wakes
+// somebody. When no P is idle those that run ask, and again before they give up their P. One case
+// is left to the monitor: a P that keeps_to_itself() has no watcher beside it.
 
 #include <algorithm>
 #include <utility>
