@@ -17,9 +17,9 @@
 #include <magpie/magpie.h>
 
 #include "base/random.h"
-#include "fiber/sanitizer.h"
 #include "io/descriptor.h"
-#include "support/subprocess.h"
+#include "support/connected_pair.h"
+#include "support/stress.h"
 
 namespace magpie {
 namespace {
@@ -28,32 +28,8 @@ using namespace std::chrono_literals;
 using rt::descriptor;
 using rt::direction;
 using rt::random_source;
-
-constexpr int k_slower = rt::sanitizer::k_thread || rt::sanitizer::k_address ? 10 : 1;
-
-int rounds(int in_short_form) {
-  static const int times = [] {
-    const char* const text = std::getenv("MAGPIE_STRESS");
-    return text != nullptr ? std::max(1, std::atoi(text)) : 1;
-  }();
-  return std::max(1, in_short_form / k_slower) * times;
-}
-
-struct connected_pair {
-  connected_pair() {
-    int fds[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0)
-      std::abort();
-    for (int i = 0; i < 2; ++i) {
-      if (descriptor::open(fds[i], ends[i]) != 0) std::abort();
-    }
-  }
-  ~connected_pair() {
-    for (descriptor* const d : ends) d->destroy();
-  }
-  connected_pair(const connected_pair&) = delete;
-  descriptor* ends[2] = {};
-};
+using rt::testing::connected_pair;
+using rt::testing::rounds;
 
 // How many bytes, or -errno. 0: the end.
 long transfer(descriptor& d, direction way, char* data, std::size_t size) {
@@ -72,10 +48,7 @@ long transfer(descriptor& d, direction way, char* data, std::size_t size) {
   return done;
 }
 
-class IoStress : public ::testing::TestWithParam<int> {
- protected:
-  int ps() const { return GetParam(); }
-};
+class IoStress : public rt::testing::with_ps {};
 INSTANTIATE_TEST_SUITE_P(Ps, IoStress, ::testing::Values(1, 2, 4, 16));
 
 // Tokens run round rings of sockets; each hop adds one.
@@ -241,11 +214,7 @@ TEST_P(IoStress, GuestsWithTimeouts) {
 }
 
 // The same without the monitor: nothing may need it.
-TEST(IoStress, WithoutTheMonitor) {
-  const auto end = rt::testing::run_program("../stress_test", {"--gtest_filter=Ps/IoStress.*"},
-                                            {"MAGPIE_DEBUG=nosysmon=1"});
-  EXPECT_EQ(end.exit_code, 0) << end.output;
-}
+TEST(IoStress, WithoutTheMonitor) { rt::testing::expect_to_end_without_monitor("Ps/IoStress.*"); }
 
 }  // namespace
 }  // namespace magpie

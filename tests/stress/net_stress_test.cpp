@@ -19,6 +19,7 @@
 #include "fiber/sanitizer.h"
 #include "os/fault.h"
 #include "support/loopback.h"
+#include "support/stress.h"
 
 namespace magpie {
 namespace {
@@ -30,16 +31,7 @@ using net::tcp_stream;
 using rt::os::fault_call;
 using rt::testing::read_all;
 using rt::testing::read_exactly;
-
-constexpr int k_slower = rt::sanitizer::k_thread || rt::sanitizer::k_address ? 10 : 1;
-
-int rounds(int in_short_form) {
-  static const int times = [] {
-    const char* const text = std::getenv("MAGPIE_STRESS");
-    return text != nullptr ? std::max(1, std::atoi(text)) : 1;
-  }();
-  return std::max(1, in_short_form / k_slower) * times;
-}
+using rt::testing::rounds;
 
 // False: not so many are allowed.
 bool allow_descriptors(rlim_t count) {
@@ -84,10 +76,7 @@ class echo_server {
   future<void> accepting_;
 };
 
-class NetStress : public ::testing::TestWithParam<int> {
- protected:
-  int ps() const { return GetParam(); }
-};
+class NetStress : public rt::testing::with_ps {};
 
 INSTANTIATE_TEST_SUITE_P(Ps, NetStress, ::testing::Values(1, 2, 4, 16));
 
@@ -158,7 +147,7 @@ TEST_P(NetStress, ComingAndGoing) {
 
 // Two thousand that have sent half of a request, and now and then send a byte more.
 TEST(NetStressSlow, SlowClientsDoNotDisturbAGoodOne) {
-  const int slow_clients = k_slower > 1 ? 200 : 2000;
+  const int slow_clients = rt::sanitizer::k_thread || rt::sanitizer::k_address ? 200 : 2000;
   if (!allow_descriptors(static_cast<rlim_t>(2 * slow_clients + 100))) {
     GTEST_SKIP() << "not enough descriptors are allowed here";
   }
@@ -192,6 +181,9 @@ TEST(NetStressSlow, SlowClientsDoNotDisturbAGoodOne) {
     EXPECT_LT(times[times.size() / 2], 100ms);  // far from what it is: microseconds
   });
 }
+
+// The same without the monitor: nothing may need it.
+TEST(NetStress, WithoutTheMonitor) { rt::testing::expect_to_end_without_monitor("Ps/NetStress.*"); }
 
 // ---- System calls that fail -------------------------------------------------------------------
 

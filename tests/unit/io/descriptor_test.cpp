@@ -14,27 +14,14 @@
 
 #include <magpie/magpie.h>
 
+#include "support/connected_pair.h"
 #include "support/process_counts.h"
 
 namespace magpie::rt {
 namespace {
 
 using namespace std::chrono_literals;
-
-struct connected_pair {
-  connected_pair() {
-    int fds[2];
-    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0)
-      std::abort();
-    for (int i = 0; i < 2; ++i) {
-      if (descriptor::open(fds[i], ends[i]) != 0) std::abort();
-    }
-  }
-  ~connected_pair() {
-    for (descriptor* const d : ends) d->destroy();
-  }
-  descriptor* ends[2] = {};
-};
+using testing::connected_pair;
 
 struct outcome {
   int error = 0;
