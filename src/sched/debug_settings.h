@@ -8,12 +8,12 @@
 namespace magpie::rt {
 
 struct debug_settings {
-  os::nanos schedtrace = 0;  // print a line about every runtime this often; 0: never
-  bool scheddetail = false;  // ... and a line for each P and M
-  bool nosysmon = false;     // no monitor: what it would cure becomes visible
-  bool nopreempt = false;    // nobody is asked to yield
+  os::nanos schedtrace = 0;               // print a line about every runtime this often; 0: never
+  bool scheddetail = false;               // ... and a line for each P and M
+  bool nosysmon = false;                  // no monitor: what it would cure becomes visible
+  bool nopreempt = false;                 // nobody is asked to yield
   os::nanos threadidle = 10'000'000'000;  // a thread that nobody needed for so long ends
-  std::uint64_t seed = 0;    // of every runtime that asks for none; 0: random
+  std::uint64_t seed = 0;                 // of every runtime that asks for none; 0: random
 };
 
 // Read once. A key that does not exist, or a value that is none, ends the process with a message.

@@ -72,7 +72,8 @@ constexpr os::nanos k_longest_check = 1'000'000'000;
 void scheduler::wake_p() {
   os::light_fence();  // [fence], after the caller's [publish]
   // relaxed: ordered by the fence. [look]
-  if (idle_count_.load(relaxed) != 0 && spinning_.load(relaxed) == 0) wake_one();
+  if (idle_count_.load(relaxed) == 0) return poke_monitor();
+  if (spinning_.load(relaxed) == 0) wake_one();  // as above
 }
 
 // At most one wake-up is under way at a time: the one who counts the spinner in.

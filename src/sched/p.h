@@ -93,8 +93,11 @@ struct alignas(k_cache_line) P {
   list_links<P> idle_links;
   bool off = false;  // retired, and nobody holds it any more
   struct {
-    std::uint64_t slices = 0, calls = 0;
+    std::uint64_t slices = 0, calls = 0, turns = 0;
     os::nanos slice_since = 0, call_since = 0;
+    const M* m = nullptr;
+    os::nanos cpu_time = 0;  // of m's thread
+    os::nanos looked_at = 0, asleep_since = 0;
   } watched;  // what the monitor saw last, and since when
 };
 

@@ -10,7 +10,7 @@
 // switch lands calls finish_switch() first.
 
 #include "os/fence.h"
-#include "sched/scheduler.h"
+#include "sched/gate.h"
 
 namespace magpie::rt {
 
@@ -101,7 +101,8 @@ void scheduler::push_next(M& m, G* g) {
   if (!overflow.empty()) push_global(overflow);
   os::light_fence();  // [fence]
   // relaxed: ordered after [publish] by the fence. [look]
-  if (idle_count_.load(relaxed) == 0 || spinning_.load(relaxed) != 0) return;
+  if (idle_count_.load(relaxed) == 0) return poke_monitor();
+  if (spinning_.load(relaxed) != 0) return;                 // as above
   if (displaced || drowsy_.load(relaxed) == 0) wake_one();  // relaxed: as above
 }
 
@@ -126,6 +127,15 @@ M* scheduler::give_way(M* m) {
   m->p->counters.preemptions.add();
   g->transition(goroutine_state::running, goroutine_state::runnable);
   return leave_to_global_queue(m, g);
+}
+
+// Not by leave(), which would look for a request once more.
+[[gnu::noinline]] void scheduler::checkpoint() {
+  M* m = enter();
+  if (m == nullptr) return;
+  m = m->scheduler_.give_way(m);
+  // relaxed: only this thread writes it; release: as in leave().
+  m->depth.store(m->depth.load(relaxed) - 1, release);
 }
 
 M* scheduler::yield(M* m) {

@@ -8,6 +8,7 @@
 //   resize.cpp    the number of Ps         start.cpp        threads; start and end of a runtime
 //   deadlock.cpp  nobody can move          thread_lock.cpp  a goroutine that stays on its thread
 //   timers.cpp    who looks after them     waiting.cpp      in an object, with others
+//   runners.cpp   who runs for too long    takeover.cpp     Ps of threads that sleep
 #pragma once
 
 #include <cstddef>
@@ -72,6 +73,8 @@ class scheduler {
   M* yield(M* m);
   // Its time slice is over: it goes to the end of the line.
   M* give_way(M* m);
+  // Outside the gate: the same, if it was asked to.
+  static void checkpoint();
 
   // ---- join.cpp ----
 
@@ -103,6 +106,11 @@ class scheduler {
   M* exit_syscall(M& m);
   // Finds an M, work or rest for a P that nobody holds.
   void hand_off_p(P* p);
+
+  // ---- takeover.cpp ----
+
+  // The gate's: the P of the caller's M was taken, or is about to be.
+  M* enter_without_p(M* m);
 
   // ---- resize.cpp ----
 
@@ -215,21 +223,41 @@ class scheduler {
 
   // sysmon.cpp
   void wake_monitor();
+  void poke_monitor_slow();
+  // Somebody waits, and every P is in use, or so it seems: those who have them may sleep.
+  void poke_monitor() {
+    if (monitor_naps_.load(relaxed)) [[unlikely]]  // relaxed: the caller's fence orders it
+      poke_monitor_slow();
+  }
   enum class calls_seen {
     none,
     some,      // an M is in a blocking call and has its P beside it
     long_one,  // ... and lost it
   };
   calls_seen look_at_calls(os::nanos now);
-  enum class slice_view {
+  bool rest_while_all_are_idle();
+  bool is_wanted_locked(const P& p, os::nanos in_call_for) const;
+  void follow_cpus();
+
+  // runners.cpp
+  enum class runner_view {
     idle,
     busy,            // some P is in use
     somebody_waits,  // ... while a goroutine waits for one
   };
-  slice_view look_at_slices(os::nanos now);
-  bool rest_while_all_are_idle();
-  bool is_wanted_locked(const P& p, os::nanos in_call_for) const;
-  void follow_cpus();
+  struct runners_seen {
+    runner_view view = runner_view::idle;
+    os::nanos next = os::k_never;  // when to look again
+  };
+  runners_seen look_at_runners(os::nanos now);
+  bool work_is_visible() const;
+  static os::nanos asleep_since_locked(P& p, const M& m, os::nanos now);
+  bool slice_is_over_locked(P& p, os::nanos now) const;
+  static void ask_to_yield_locked(P& p, M& m);
+
+  // takeover.cpp
+  bool take_from_sleeper(P& p, M& suspect);
+  bool take_p_locked(P& p, M& m);
 
   // schedtrace.cpp
   void print_trace_line(os::nanos now);
@@ -286,12 +314,14 @@ class scheduler {
   atomic<os::nanos> watched_until_{os::k_never};  // when the timekeeper wakes up by itself
   // When the monitor does, if nobody wakes it.
   atomic<os::nanos> monitor_until_{os::k_never};
+  atomic<bool> monitor_naps_{false};  // for long: nobody waited
 
   alignas(k_cache_line) mutable os::lock lock_{os::lock_rank::scheduler};
   // All below under lock_.
   global_queue global_;  // but for its length
   intrusive_list<P, &P::idle_links> idle_ps_;
   intrusive_list<M, &M::idle_links> idle_ms_;
+  intrusive_list<M, &M::orphan_links> orphans_;
   goroutine_ring free_gs_;
   g_arena* arenas_ = nullptr;
   int threads_ = 0;  // Ms that exist or were wished for
