@@ -54,6 +54,18 @@ struct M : thread_state {
   atomic<bool> retake{false};
   bool in_call = false;  // inside blocking()
 
+  // Stopped by a signal, or about to be; see preempt.cpp.
+  struct {
+    // What the signal on its way is for: 0 for none, else the slice it is to end and why.
+    atomic<std::uint64_t> request{0};
+    os::thread_timer timer;
+    // Under the scheduler's lock.
+    os::nanos asked_at = 0;
+    M* next = nullptr;  // on P::stopped
+    std::uint64_t due = 0;
+    os::nanos slice_used = 0;  // before it was stopped; 0: all of it
+  } stop;
+
   // What the landing side of a switch has to do for the one who left; see finish_switch().
   struct {
     void (*finish)(M&) = nullptr;
@@ -73,6 +85,7 @@ struct M : thread_state {
   // Under the scheduler's lock, but for the note.
   list_links<M> idle_links;
   list_links<M> orphan_links;
+  os::nanos orphan_cpu_time = 0;  // when its P was taken
   os::note wake;
   P* handed_p = nullptr;  // what it wakes up with; null: the runtime ends
   bool handed_spinning = false;

@@ -121,10 +121,12 @@ void scheduler::push_global(goroutine_queue& batch) {
 // Through the global queue, behind everybody who waits there: on this P's own queue, a few that
 // use up their slices would keep those in the global queue waiting for most of a second.
 M* scheduler::give_way(M* m) {
-  m->yield_requested.store(false, relaxed);  // relaxed: a request that comes now asks again
   G* const g = m->current;
-  if (g == nullptr || (m->p->queue.empty() && global_.length() == 0)) return m;
+  if (g == nullptr || g->unstoppable != 0) return m;
+  m->yield_requested.store(false, relaxed);  // relaxed: a request that comes now asks again
+  if (!somebody_waits_for(*m->p)) return m;
   m->p->counters.preemptions.add();
+  m->p->stopped.others_turns.add();
   g->transition(goroutine_state::running, goroutine_state::runnable);
   return leave_to_global_queue(m, g);
 }
@@ -133,7 +135,8 @@ M* scheduler::give_way(M* m) {
 [[gnu::noinline]] void scheduler::checkpoint() {
   M* m = enter();
   if (m == nullptr) return;
-  m = m->scheduler_.give_way(m);
+  // relaxed: as in leave(). It may have come for its P only.
+  if (m->yield_requested.load(relaxed)) m = m->scheduler_.give_way(m);
   // relaxed: only this thread writes it; release: as in leave().
   m->depth.store(m->depth.load(relaxed) - 1, release);
 }
@@ -142,7 +145,7 @@ M* scheduler::yield(M* m) {
   P& p = *m->p;
   p.counters.yields.add();
   // Nobody else here, and nobody waits elsewhere: go on at once.
-  if (p.queue.empty() && global_.length() == 0 && !p.retired.load(relaxed)) return m;
+  if (!somebody_waits_for(p) && !p.retired.load(relaxed)) return m;
   G* const g = m->current;
   g->transition(goroutine_state::running, goroutine_state::runnable);
   m->leaving.finish = finish_yield;

@@ -2,7 +2,7 @@
 // not run at all, but sleeps in the kernel.
 //
 // Comes from: the monitor's loop (sysmon.cpp).
-// Goes to:    take_from_sleeper() for a thread that sleeps, ask_to_yield() for one whose time is
+// Goes to:    take_from_sleeper() for a thread that sleeps, stop_runner() for one whose time is
 //             over.
 //
 // A thread that blocks in code which never heard of magpie (a plain read, a lock of the C library,
@@ -17,7 +17,6 @@
 #include <algorithm>
 
 #include "os/thread_view.h"
-#include "sched/debug_settings.h"
 #include "sched/scheduler.h"
 
 namespace magpie::rt {
@@ -35,10 +34,9 @@ constexpr os::nanos k_long_sleep = 10'000'000;
 }  // namespace
 
 bool scheduler::work_is_visible() const {
-  if (global_.length() != 0) return true;
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   for (int i = 0; i < count; ++i) {
-    if (!ps_[i]->queue.empty()) return true;
+    if (somebody_waits_for(*ps_[i])) return true;
   }
   return false;
 }
@@ -69,8 +67,8 @@ bool scheduler::slice_is_over_locked(P& p, os::nanos now) const {
   const std::uint64_t slices = p.slices.read();
   if (seen.slices != slices) {
     seen.slices = slices;
-    seen.slice_since = now;
-    return false;
+    // relaxed: hints, of one who went on with a slice it had begun before.
+    seen.slice_since = p.dated.slices.load(relaxed) == slices ? p.dated.since.load(relaxed) : now;
   }
   return now - seen.slice_since >= settings.time_slice.count();
 }
@@ -78,12 +76,12 @@ bool scheduler::slice_is_over_locked(P& p, os::nanos now) const {
 scheduler::runners_seen scheduler::look_at_runners(os::nanos now) {
   runners_seen seen;
   const bool work_waits = work_is_visible();
+  const os::nanos sleep_limit = work_waits ? k_short_sleep : k_long_sleep;
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   for (int i = 0; i < count; ++i) {
     P& p = *ps_[i];
     M* m = nullptr;
-    os::nanos asleep_since = 0;
-    bool wanted = false;
+    bool sleeps = false, is_to_stop = false;
     {
       // An M does not end while its P points to it and the lock is held.
       const os::lock_guard hold(lock_);
@@ -91,36 +89,31 @@ scheduler::runners_seen scheduler::look_at_runners(os::nanos now) {
       if (m == nullptr) continue;
       if (seen.view == runner_view::idle) seen.view = runner_view::busy;
       if (m->call_p.load(relaxed) == &p) continue;  // relaxed: look_at_calls() sees to it
-      const bool somebody_waits = !p.queue.empty() || global_.length() != 0;
-      if (somebody_waits) seen.view = runner_view::somebody_waits;
-      asleep_since = asleep_since_locked(p, *m, now);
-      if (slice_is_over_locked(p, now) && somebody_waits) ask_to_yield_locked(p, *m);
-      if (somebody_waits) {
-        const os::nanos end = p.watched.slice_since + settings.time_slice.count();
-        if (end > now) seen.next = std::min(seen.next, end);
-      }
-      // relaxed: counts only. Nobody spins and no P is spare: new work would find nobody.
-      const bool none_spare = idle_count_.load(relaxed) + spinning_.load(relaxed) == 0;
-      wanted = asleep_since != 0 &&
-               now - asleep_since >= (work_waits ? k_short_sleep : k_long_sleep) &&
-               (work_waits || none_spare);
+      const os::nanos asleep_since = asleep_since_locked(p, *m, now);
       if (asleep_since != 0) {
-        seen.next = std::min(seen.next, work_waits ? now + k_soon : asleep_since + k_long_sleep);
+        // relaxed: counts only. Nobody spins and no P is spare: new work would find nobody.
+        const bool none_spare = idle_count_.load(relaxed) + spinning_.load(relaxed) == 0;
+        sleeps = now - asleep_since >= sleep_limit && (work_waits || none_spare);
+        seen.next = std::min(seen.next, std::max(asleep_since + sleep_limit, now + k_soon));
+      }
+      const bool slice_is_over = slice_is_over_locked(p, now);
+      // relaxed: a hint, looked at again by those who use it.
+      if (somebody_waits_for(p) || p.retired.load(relaxed) || others_have_more_stopped(p)) {
+        is_to_stop = slice_is_over;
+        const os::nanos end = p.watched.slice_since + settings.time_slice.count();
+        seen.next = std::min(seen.next, is_to_stop ? now + k_soon : end);
       }
     }
-    if (wanted) take_from_sleeper(p, *m);
+    if (sleeps && take_from_sleeper(p, *m)) continue;
+    if (is_to_stop) stop_runner(p, *m, now, false);
   }
+  look_at_orphans(now);
   if (work_waits) {
     seen.view = runner_view::somebody_waits;
     seen.next = std::min(seen.next, now + k_later);
   }
   seen.next = std::min(seen.next, now + settings.time_slice.count());
   return seen;
-}
-
-void scheduler::ask_to_yield_locked(P&, M& m) {
-  if (debugging().nopreempt) return;
-  m.yield_requested.store(true, relaxed);  // relaxed: a hint, seen at some gate
 }
 
 }  // namespace magpie::rt

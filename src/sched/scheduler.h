@@ -9,6 +9,7 @@
 //   deadlock.cpp  nobody can move          thread_lock.cpp  a goroutine that stays on its thread
 //   timers.cpp    who looks after them     waiting.cpp      in an object, with others
 //   runners.cpp   who runs for too long    takeover.cpp     Ps of threads that sleep
+//   preempt.cpp   stopped at any instruction
 #pragma once
 
 #include <cstddef>
@@ -136,8 +137,6 @@ class scheduler {
   // What a new thread starts with; made and freed by the spawner.
   struct thread_slot {
     scheduler* home;
-    P* p;
-    bool spinning;
     int id;
     os::thread thread;
     thread_slot* next = nullptr;
@@ -153,6 +152,7 @@ class scheduler {
   G* next_local(M& m, stack* left = nullptr);
   static run_queue::popped pop_local(M& m);
   void begin_turn(M& m, G* g, bool inherits_slice);
+  run_queue::popped from_global_queue_when_urged(M& m);
   run_queue::popped from_global_queue_for_fairness(M& m);
   run_queue::popped from_local_queue(M& m);
   run_queue::popped from_global_queue(M& m);
@@ -189,6 +189,10 @@ class scheduler {
   void wake_one();
 
   // park.cpp
+  bool somebody_waits_for(const P& p) const {
+    // relaxed: hints. Also those who were stopped here.
+    return !p.queue.empty() || global_.length() != 0 || p.stopped.count.load(relaxed) != 0;
+  }
   void push_global(goroutine_queue& batch);
   void push_local(M& m, G* g);
   void push_next(M& m, G* g);
@@ -217,7 +221,11 @@ class scheduler {
   static void monitor_main(void* self);
   void request_thread_locked(P* p, bool spinning);
   void rest_without_thread_locked(P* p, bool spinning);
-  void start_m_thread(const thread_wish& wish, int id);
+  void start_m_thread(int id);
+  void request_spare_locked();
+  bool count_new_thread_locked();
+  P* take_wished_p_locked();
+  void take_wish(M& m);
   bool grant_wishes();
   void wake_spawner();
 
@@ -253,7 +261,32 @@ class scheduler {
   bool work_is_visible() const;
   static os::nanos asleep_since_locked(P& p, const M& m, os::nanos now);
   bool slice_is_over_locked(P& p, os::nanos now) const;
-  static void ask_to_yield_locked(P& p, M& m);
+
+  // preempt.cpp
+  static bool stopped_is_due(const P& p);
+  static void note_first_stopped_locked(P& p);
+  static void count_stopped_locked(P& p, int change);
+  void push_stopped_locked(P& p, M& m);
+  static void push_stopped_first_locked(P& p, M& m, os::nanos slice_used);
+  static M* pop_stopped_locked(P& p);
+  M* pop_stopped_elsewhere_locked(const P* mine, std::uint32_t more);
+  bool others_have_more_stopped(const P& p) const;
+  M* pop_successor_locked(P& p);
+  bool resume_stopped(M& m);
+  bool resume_stopped_elsewhere(M& m);
+  bool resume_from(M& m, P& list);
+  static void on_preempt_signal(const os::signal_event& event);
+  void stop_here(M& m, std::uint64_t request, const os::signal_event& event);
+  void stop_with_p(M& m, std::uint64_t request, const os::signal_event& event);
+  void stop_orphan(M& m, const os::signal_event& event);
+  static void note_stop(M& m, const os::signal_event& event);
+  void wait_while_stopped(M& m);
+  void start_preempting();
+  void open_to_preemption(M& m) const;
+  void close_to_preemption(M& m) const;
+  void send_request_locked(M& m, std::uint64_t request, os::nanos now);
+  void stop_runner(P& p, M& m, os::nanos now, bool make_room);
+  bool look_at_orphans(os::nanos now);
 
   // takeover.cpp
   bool take_from_sleeper(P& p, M& suspect);
@@ -336,8 +369,11 @@ class scheduler {
   bool monitor_rests_ = false;  // every P was idle: whoever takes one wakes the monitor
   // Wishes for threads, granted by the spawner: making a thread allocates and may block, which
   // nobody who holds a P may do. One P is in at most one wish.
+  // The P stays in the wish until the new thread takes it: making it may take long.
   thread_wish wishes_[k_most_procs];
   int wish_count_ = 0;
+  int threads_to_make_ = 0;
+  bool spare_is_coming_ = false;  // a thread without a P, to have one at hand
   thread_slot* ended_ = nullptr;
 
   alignas(k_cache_line) os::futex_word spawner_word_{0};
@@ -346,6 +382,7 @@ class scheduler {
   atomic<bool> monitor_watches_{false};            // looks for blocking calls at short intervals
   os::nanos timer_look_interval_ = k_timer_slack;  // the monitor's
   atomic<bool> monitor_ends_{false};
+  bool preempts_ = false;  // by signal; constant once the runtime has started
   os::thread monitor_;
   const os::cpu_quota_files quota_files_;
   call_history call_history_;

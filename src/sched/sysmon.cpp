@@ -119,7 +119,7 @@ bool scheduler::rest_while_all_are_idle() {
 
 // Is there somebody who could use a P that waits beside a thread in a call?
 bool scheduler::is_wanted_locked(const P& p, os::nanos in_call_for) const {
-  if (!p.queue.empty() || global_.length() != 0) return true;
+  if (somebody_waits_for(p)) return true;
   // relaxed: counts only. Nobody spins and no P is spare: new work would find nobody.
   if (idle_count_.load(relaxed) + spinning_.load(relaxed) == 0) return true;
   return in_call_for >= k_unwanted_call;

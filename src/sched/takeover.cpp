@@ -39,6 +39,7 @@ bool scheduler::take_p_locked(P& p, M& m) {
   }
   release_p(m);
   orphans_.push_back(&m);
+  m.orphan_cpu_time = os::cpu_time_of(m.thread);
   ++retakes_;
   return true;
 }
