@@ -14,6 +14,13 @@
 
 namespace magpie::rt {
 
+namespace {
+thread_local bool t_wakes_are_urgent = false;
+}
+
+urgent_wakes::urgent_wakes() { t_wakes_are_urgent = true; }
+urgent_wakes::~urgent_wakes() { t_wakes_are_urgent = false; }
+
 void finish_switch(M& m) {
   if (m.leaving.finish == nullptr) return;
   auto* const finish = m.leaving.finish;
@@ -67,14 +74,7 @@ void scheduler::ready(M* m, G* g) {
     push_next(*m, g);
     return;
   }
-  goroutine_queue one;
-  one.push_back(g);
-  {
-    const os::lock_guard hold(lock_);
-    ++readied_outside_;
-    global_.push_all(one);
-  }
-  wake_p();
+  ready_all(nullptr, &g, 1);
 }
 
 // Many at once, in their order: behind those who are runnable on this P already.
@@ -87,7 +87,11 @@ void scheduler::ready_all(M* m, G* const* woken, std::size_t count) {
   if (here != count) {
     const os::lock_guard hold(lock_);
     if (m == nullptr) readied_outside_ += count;
-    global_.push_all(woken + here, count - here);
+    if (m == nullptr && t_wakes_are_urgent) {
+      global_.push_all_first(woken, count);
+    } else {
+      global_.push_all(woken + here, count - here);
+    }
   }
   wake_p();
 }

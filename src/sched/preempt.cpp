@@ -364,6 +364,31 @@ void scheduler::stop_runner(P& p, M& m, os::nanos now, bool make_room) {
                       now);
 }
 
+// Who has run for longest, as the monitor knows it. Those inside the gate, or in a call that may
+// block, are about to look for themselves.
+void scheduler::urge(os::nanos now) {
+  if (debugging().nopreempt) return;
+  P* longest = nullptr;
+  M* runner = nullptr;
+  {
+    const os::lock_guard hold(lock_);
+    if (global_.length() == 0 || !idle_ps_.empty()) return;
+    for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: under the lock
+      P* const p = ps_[i];
+      M* const m = p->m.load(acquire);  // pairs with acquire_p()
+      // relaxed: hints.
+      if (m == nullptr || m->call_p.load(relaxed) == p || p->retired.load(relaxed)) continue;
+      if (longest == nullptr || p->watched.slice_since < longest->watched.slice_since) {
+        longest = p;
+        runner = m;
+      }
+    }
+    if (longest == nullptr) return;
+    longest->urged.store(true, relaxed);  // relaxed: the goroutine is there already
+  }
+  stop_runner(*longest, *runner, now, true);
+}
+
 // ---- Orphans ----------------------------------------------------------------------------------
 
 namespace {

@@ -76,6 +76,7 @@ bool scheduler::slice_is_over_locked(P& p, os::nanos now) const {
 scheduler::runners_seen scheduler::look_at_runners(os::nanos now) {
   runners_seen seen;
   const bool work_waits = work_is_visible();
+  bool all_stand_still = true;  // no turn since the last look: timers cannot hope for one
   const os::nanos sleep_limit = work_waits ? k_short_sleep : k_long_sleep;
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   for (int i = 0; i < count; ++i) {
@@ -89,6 +90,7 @@ scheduler::runners_seen scheduler::look_at_runners(os::nanos now) {
       if (m == nullptr) continue;
       if (seen.view == runner_view::idle) seen.view = runner_view::busy;
       if (m->call_p.load(relaxed) == &p) continue;  // relaxed: look_at_calls() sees to it
+      all_stand_still &= p.watched.m == m && p.watched.turns == p.turns.read();
       const os::nanos asleep_since = asleep_since_locked(p, *m, now);
       if (asleep_since != 0) {
         // relaxed: counts only. Nobody spins and no P is spare: new work would find nobody.
@@ -108,6 +110,8 @@ scheduler::runners_seen scheduler::look_at_runners(os::nanos now) {
     if (is_to_stop) stop_runner(p, *m, now, false);
   }
   look_at_orphans(now);
+  // relaxed: a hint for those who set timers.
+  timer_slack_.store(all_stand_still ? k_short_timer_slack : k_timer_slack, relaxed);
   if (work_waits) {
     seen.view = runner_view::somebody_waits;
     seen.next = std::min(seen.next, now + k_later);

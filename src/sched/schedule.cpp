@@ -158,7 +158,8 @@ run_queue::popped scheduler::pop_local(M& m) {
 G* scheduler::next_local(M& m, stack* left) {
   P& p = *m.p;
   // relaxed: see above.
-  if (is_fairness_turn(p) || p.retired.load(relaxed) || timer_is_due(p) || stopped_is_due(p)) {
+  if (is_fairness_turn(p) || p.retired.load(relaxed) || p.urged.load(relaxed) || timer_is_due(p) ||
+      stopped_is_due(p)) {
     return nullptr;
   }
   const run_queue::popped found = pop_local(m);

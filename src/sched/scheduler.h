@@ -34,6 +34,8 @@ inline constexpr int k_most_procs = 1024;
 
 // A timer that is late by so much while every P is in use is the monitor's business.
 inline constexpr os::nanos k_timer_slack = 200'000;
+// ... and when those who have the Ps have had no turn for a while.
+inline constexpr os::nanos k_short_timer_slack = 20'000;
 inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
 // Where a G was allocated; found from its address.
@@ -107,6 +109,12 @@ class scheduler {
   M* exit_syscall(M& m);
   // Finds an M, work or rest for a P that nobody holds.
   void hand_off_p(P* p);
+
+  // ---- preempt.cpp ----
+
+  // Somebody who must not wait was made runnable just now, under urgent_wakes, while every P is in
+  // use: the goroutine that has run for longest makes room. From a thread without a P.
+  void urge(os::nanos now);
 
   // ---- takeover.cpp ----
 
@@ -214,6 +222,7 @@ class scheduler {
   void resume_timers();
   os::nanos next_overdue_timer() const;
   os::nanos look_at_timers(os::nanos now);
+  bool fire_overdue_timers(os::nanos now, os::nanos slack);
 
   // start.cpp
   static void thread_main(void* slot);
@@ -381,6 +390,7 @@ class scheduler {
   os::futex_word monitor_word_{0};
   atomic<bool> monitor_watches_{false};            // looks for blocking calls at short intervals
   os::nanos timer_look_interval_ = k_timer_slack;  // the monitor's
+  atomic<os::nanos> timer_slack_{k_timer_slack};
   atomic<bool> monitor_ends_{false};
   bool preempts_ = false;  // by signal; constant once the runtime has started
   os::thread monitor_;
@@ -390,6 +400,17 @@ class scheduler {
   atomic<int> firing_{0};  // threads that run timers just now
   atomic<std::uint64_t> goroutine_ids_{1};
   atomic<std::uint64_t> spawned_outside_{0};  // by plain threads and timers
+};
+
+// While one exists, those whom the calling thread wakes without having an M go to the front of the
+// global queue: they have waited for something that has happened, and somebody makes room for them
+// (scheduler::urge). For the monitor.
+class [[nodiscard]] urgent_wakes {
+ public:
+  urgent_wakes();
+  ~urgent_wakes();
+  urgent_wakes(const urgent_wakes&) = delete;
+  urgent_wakes& operator=(const urgent_wakes&) = delete;
 };
 
 // The calling thread's M; null on a thread that is not the runtime's. Never inlined, and never
