@@ -10,11 +10,14 @@
 #include <magpie/errors.h>
 #include <magpie/event.h>
 #include <magpie/export.h>
+#include <magpie/file.h>
 #include <magpie/go.h>
 #include <magpie/group.h>
 #include <magpie/latch.h>
 #include <magpie/mutex.h>
+#include <magpie/net.h>
 #include <magpie/once.h>
+#include <magpie/poll.h>
 #include <magpie/runtime.h>
 #include <magpie/select.h>
 #include <magpie/semaphore.h>

@@ -31,6 +31,14 @@ enum class preempt_trigger {
   cpu_timer,
 };
 
+// How files are read and written. Sockets are waited for with epoll in any case, which does what
+// they need with fewer system calls.
+enum class io_backend {
+  automatic,  // MAGPIE_IO, else io_uring where the kernel allows it
+  epoll,      // never io_uring: a thread for each file operation that takes long
+  io_uring,   // every file operation; an error where the kernel does not allow it
+};
+
 struct config {
   int procs = 0;  // Ps: how many goroutines run at once. 0: MAGPIE_PROCS, else
                   // the CPUs that affinity and cgroup quota allow, followed live
@@ -40,6 +48,7 @@ struct config {
   bool preempt = true;     // stop goroutines that overrun their slice at any instruction, by signal
   int preempt_signal = 0;  // 0: MAGPIE_PREEMPT_SIGNAL, else SIGURG. A handler that was there before
                            // is still called for signals that are not ours
+  io_backend io = io_backend::automatic;
   std::uint64_t seed = 0;  // of all random choices; 0: from the OS
   preempt_trigger preempt_by = preempt_trigger::signal;
 };

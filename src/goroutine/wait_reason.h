@@ -30,6 +30,8 @@ enum class wait_reason : std::uint8_t {
   barrier_wait,
   event_wait,
   group_limit,
+  io_wait,
+  io_turn,
   count_,
 };
 
@@ -57,6 +59,8 @@ constexpr const char* wait_reason_text(wait_reason reason) {
       "barrier wait",
       "event wait",
       "group limit",
+      "IO wait",
+      "IO turn",
   };
   static_assert(sizeof k_texts / sizeof *k_texts == static_cast<std::size_t>(wait_reason::count_));
   return k_texts[static_cast<std::size_t>(reason)];

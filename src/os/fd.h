@@ -54,11 +54,18 @@ enum class fd_mode {
 result<file_descriptor> open_file(const char* path, int flags, unsigned permissions = 0) noexcept;
 
 // May transfer less than the whole buffer; a read of 0 bytes is the end of the file.
-// Signal-safe, all four.
+// Signal-safe, all four. An offset of -1 is the file's own position.
 result<std::size_t> read(int fd, std::span<std::byte> buffer) noexcept;
 result<std::size_t> write(int fd, std::span<const std::byte> bytes) noexcept;
 result<std::size_t> pread(int fd, std::span<std::byte> buffer, std::int64_t offset) noexcept;
 result<std::size_t> pwrite(int fd, std::span<const std::byte> bytes, std::int64_t offset) noexcept;
+
+// The same for what needs no waiting for a disk: EAGAIN when it does, EOPNOTSUPP where the file
+// system cannot tell.
+result<std::size_t> pread_at_once(int fd, std::span<std::byte> buffer,
+                                  std::int64_t offset) noexcept;
+result<std::size_t> pwrite_at_once(int fd, std::span<const std::byte> bytes,
+                                   std::int64_t offset) noexcept;
 
 struct pipe_ends {
   file_descriptor read_end;
@@ -68,5 +75,12 @@ struct pipe_ends {
 result<pipe_ends> make_pipe(fd_mode mode = fd_mode::blocking) noexcept;
 result<file_descriptor> make_eventfd(fd_mode mode, unsigned initial_count = 0) noexcept;
 error set_nonblocking(int fd) noexcept;
+
+enum class readiness {
+  to_read,
+  to_write,
+};
+// Whether the call in question would not block; does not wait. EBADF: no descriptor.
+result<bool> is_ready(int fd, readiness) noexcept;
 
 }  // namespace magpie::rt::os

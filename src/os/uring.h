@@ -87,6 +87,9 @@ class uring {
   // EBUSY: reap first) they stay in the ring for the next submit().
   result<unsigned> submit() noexcept;
 
+  // Takes back the slots that submit() left in the ring, when it failed.
+  void withdraw() noexcept;
+
   // submit(), and wait until `wanted` completions are ready or `timeout` nanoseconds are over
   // (negative: for ever). Returns how many are ready: fewer than wanted when the time is over
   // or a signal came; only the caller knows whether it still wants to wait. ENOTSUP for a

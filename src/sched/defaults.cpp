@@ -1,6 +1,7 @@
 #include "sched/defaults.h"
 
 #include <cstdlib>
+#include <string_view>
 
 #include <magpie/errors.h>
 
@@ -38,10 +39,26 @@ int preempt_signal_from_environment() {
   return static_cast<int>(number);
 }
 
+io_backend io_from_environment() {
+  const char* const text = os::environment("MAGPIE_IO");
+  if (text == nullptr || *text == '\0') return io_backend::automatic;
+  const std::string_view word = text;
+  if (word == "epoll") return io_backend::epoll;
+  if (word == "io_uring") return io_backend::io_uring;
+  fatal("MAGPIE_IO=", text, ": expected epoll or io_uring");
+}
+
+void check_io_uring() {
+  file_ring* const ring = file_ring::create();
+  if (ring == nullptr)
+    throw misuse("config: io_uring was asked for, but the kernel has none or forbids it");
+  ring->destroy();
+}
+
 bool same(const config& a, const config& b) {
   return a.procs == b.procs && a.stack_size == b.stack_size && a.max_threads == b.max_threads &&
          a.time_slice == b.time_slice && a.seed == b.seed && a.preempt == b.preempt &&
-         a.preempt_signal == b.preempt_signal && a.preempt_by == b.preempt_by;
+         a.preempt_signal == b.preempt_signal && a.preempt_by == b.preempt_by && a.io == b.io;
 }
 
 // Kept in memory that is never destroyed: goroutines run until the process ends.
@@ -66,6 +83,8 @@ config with_defaults(config settings) {
   if (!os::is_free_for_use(settings.preempt_signal)) {
     throw misuse("config: preempt_signal must be a signal that is free for use");
   }
+  if (settings.io == io_backend::automatic) settings.io = io_from_environment();
+  if (settings.io == io_backend::io_uring) check_io_uring();
   if (settings.procs == 0) settings.procs = procs_from_environment();
   if (settings.seed == 0) settings.seed = debugging().seed;
   if (settings.seed == 0) settings.seed = os::random_seed();

@@ -81,7 +81,8 @@ void scheduler::wake_one() {
   int nobody = 0;
   // relaxed: the count only limits the number of spinners; [leave] is what must be ordered.
   if (!spinning_.compare_exchange_strong(nobody, 1, relaxed)) return;
-  M* sleeper = nullptr;
+  sleeper found;
+  P* spare = nullptr;
   {
     const os::lock_guard hold(lock_);
     P* const p = take_idle_p_locked();
@@ -90,24 +91,34 @@ void scheduler::wake_one() {
       spinning_.fetch_sub(1, relaxed);
       return;
     }
-    sleeper = idle_ms_.pop_front();
-    if (sleeper == nullptr) return request_thread_locked(p, true);
-    sleeper->handed_p = p;
-    sleeper->handed_spinning = true;
+    found = pop_sleeper_locked();
+    if (found.m == nullptr) return request_thread_locked(p, true);
+    spare = p;
   }
-  sleeper->wake.wake();
+  wake_sleeper(found, spare, true);
 }
 
 void scheduler::start_m(P* p, bool spinning) {
-  M* sleeper = nullptr;
+  sleeper found;
   {
     const os::lock_guard hold(lock_);
-    sleeper = idle_ms_.pop_front();
-    if (sleeper == nullptr) return request_thread_locked(p, spinning);
-    sleeper->handed_p = p;
-    sleeper->handed_spinning = spinning;
+    found = pop_sleeper_locked();
+    if (found.m == nullptr) return request_thread_locked(p, spinning);
   }
-  sleeper->wake.wake();
+  wake_sleeper(found, p, spinning);
+}
+
+scheduler::sleeper scheduler::pop_sleeper_locked() {
+  M* const m = idle_ms_.pop_front();
+  return {m, m != nullptr && watcher_ == m};
+}
+
+// The note last: after that the thread may be gone, and the runtime with it.
+void scheduler::wake_sleeper(const sleeper& one, P* p, bool spinning) {
+  one.m->handed_p = p;
+  one.m->handed_spinning = spinning;
+  if (one.watches) descriptors.interrupt();
+  one.m->wake.wake();
 }
 
 // ---- Spinning ---------------------------------------------------------------------------------
@@ -141,6 +152,7 @@ run_queue::popped scheduler::while_spinning(M& m) {
     if (run_timers_of_all(&m, 0)) {
       if (auto found = from_local_queue(m); found.g) return found;
     }
+    if (auto found = from_poller(m); found.g) return found;
     if (holds_back(m)) {
       until = os::ticks() + os::ticks_per_second() / k_spins_per_second;
     } else {
@@ -200,14 +212,29 @@ bool scheduler::sleep_until_work(M& m) {
     const bool last_one = seen == visible_work::none && check_deadlock();
     const os::nanos limit = drowsy.lasts() ? doze : last_one ? next_check : debugging().threadidle;
     const os::nanos timer = become_timekeeper(m);
-    const bool handed = wait_for_p(m, std::min(os::now() + limit, timer));
+    const bool watches = become_watcher(m);
+    poll_batch events;
+    os::nanos until = std::min(os::now() + limit, timer);
+    if (watches) {
+      watch_until(until, events);
+      until = 0;
+    }
+    const bool handed = wait_for_p(m, until);
     const bool kept_time = timer != os::k_never && resign_as_timekeeper(m);
+    if (watches) resign_as_watcher();
     if (handed) {
-      // It was drowsy or a spinner when others decided to leave work to it, or watched the timers,
-      // and now runs something else: another one must look.
-      const bool relied_on = seen != visible_work::none || kept_time;
+      deliver(m.p != nullptr ? &m : nullptr, events);
+      // It was drowsy or a spinner when others decided to leave work to it, or watched the timers
+      // or the descriptors, and now runs something else: another one must look.
+      const bool relied_on = seen != visible_work::none || kept_time || watches;
       if (relied_on && m.p != nullptr && !m.spinning) wake_p();
       return m.p != nullptr;  // null: the runtime ends
+    }
+    if (events.count != 0) {
+      const bool took_p = take_p_back(m);
+      deliver(took_p ? &m : nullptr, events);
+      if (took_p) return true;
+      continue;
     }
     if (timer <= os::now()) {
       if (take_p_back(m)) return true;
@@ -224,7 +251,7 @@ bool scheduler::sleep_until_work(M& m) {
       next_check = std::min(2 * next_check, k_longest_check);
       continue;
     }
-    if (kept_time) continue;  // nobody else would wake up for the timers
+    if (kept_time || watches) continue;  // nobody else would wake up for what it watches
     const os::lock_guard hold(lock_);
     if (!idle_ms_.contains(&m)) continue;  // handed a P in the last moment
     idle_ms_.remove(&m);
@@ -297,9 +324,10 @@ bool scheduler::wait_for_p(M& m, os::nanos deadline) {
 
 // The runtime ends: whoever sleeps, or is about to, wakes up with nothing.
 void scheduler::end_sleepers_locked() {
-  while (M* const sleeper = idle_ms_.pop_front()) {
-    sleeper->handed_p = nullptr;
-    sleeper->wake.wake();
+  for (;;) {
+    const sleeper one = pop_sleeper_locked();
+    if (one.m == nullptr) return;
+    wake_sleeper(one, nullptr, false);
   }
 }
 

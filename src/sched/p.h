@@ -12,6 +12,7 @@
 #include "fiber/stack_pool.h"
 #include "goroutine/g.h"
 #include "os/clock.h"
+#include "poll/file_ring.h"
 #include "sched/run_queue.h"
 #include "timer/timer_heap.h"
 
@@ -41,6 +42,7 @@ struct p_counters {
   counter spawned, finished, parks, readies, yields;
   counter steal_attempts, steals, stolen;
   counter hand_offs, preemptions;
+  counter io_waits_begun, io_waits_ended;
 };
 
 struct alignas(k_cache_line) P {
@@ -86,6 +88,9 @@ struct alignas(k_cache_line) P {
     os::nanos next = 0;
     std::uint64_t look_at = 0;  // ticks: not before that
   } timer_watch;                // see timer_is_due()
+
+  // For files; null: none, so far. Made by the owner, collected from by any thread.
+  atomic<file_ring*> ring{nullptr};
 
   // Who holds it. Written by the holder or under the scheduler's lock; read by the monitor.
   atomic<M*> m{nullptr};

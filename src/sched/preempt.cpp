@@ -147,23 +147,19 @@ bool scheduler::others_have_more_stopped(const P& p) const {
 // ---- Handing a P on ---------------------------------------------------------------------------
 
 // An M to go on with a P that is free: a stopped one when its turn has come, else an idle one that
-// looks for work. Null: there is nobody, or nothing to do. Its handed_p is filled in; the caller
-// wakes it.
-M* scheduler::pop_successor_locked(P& p) {
+// looks for work. Null: there is nobody, or nothing to do.
+scheduler::sleeper scheduler::pop_successor_locked(P& p) {
   const bool queued = !p.queue.empty() || global_.length() != 0;
   const bool urged = p.urged.load(relaxed) && queued;  // relaxed: see find_runnable()
   const bool retired = p.retired.load(relaxed);        // relaxed: written under the lock
-  M* next = nullptr;
-  if (!urged && !retired && (!queued || stopped_is_due(p))) next = pop_stopped_locked(p);
-  if (next == nullptr && (queued || retired)) {
-    next = idle_ms_.pop_front();
+  sleeper next;
+  if (!urged && !retired && (!queued || stopped_is_due(p))) next.m = pop_stopped_locked(p);
+  if (next.m == nullptr && (queued || retired)) {
+    next = pop_sleeper_locked();
     if (idle_ms_.empty()) request_spare_locked();
   }
-  if (next == nullptr && !retired) next = pop_stopped_locked(p);
-  if (next == nullptr && !retired && !queued) next = pop_stopped_elsewhere_locked(&p, 2);
-  if (next == nullptr) return nullptr;
-  next->handed_p = &p;
-  next->handed_spinning = false;
+  if (next.m == nullptr && !retired) next.m = pop_stopped_locked(p);
+  if (next.m == nullptr && !retired && !queued) next.m = pop_stopped_elsewhere_locked(&p, 2);
   return next;
 }
 
@@ -235,12 +231,12 @@ void scheduler::stop_with_p(M& m, std::uint64_t request, const os::signal_event&
   P& p = *m.p;
   const std::uint64_t reason = request & k_reason;
   if (request != 0 && request != request_for(p.slices.read(), reason)) return;  // that one is over
-  M* next = nullptr;
+  sleeper next;
   {
     const os::lock_guard hold(lock_);
     if (reason == k_make_room && idle_ms_.empty()) return request_spare_locked();
     next = pop_successor_locked(p);
-    if (next == nullptr) return;
+    if (next.m == nullptr) return;
     p.counters.preemptions.add();
     note_stop(m, event);
     release_p(m);
@@ -253,7 +249,7 @@ void scheduler::stop_with_p(M& m, std::uint64_t request, const os::signal_event&
       push_stopped_locked(p, m);
     }
   }
-  next->wake.wake();
+  wake_sleeper(next, &p, false);
   wake_p();
   wait_while_stopped(m);
 }

@@ -79,10 +79,12 @@ run_queue::popped scheduler::find_runnable(M& m) {
     run_own_timers(m);
     if (auto found = from_global_queue_when_urged(m); found.g) return found;
     if (stopped_is_due(*m.p) && resume_stopped(m)) continue;
+    if (is_fairness_turn(*m.p)) ask_poller_under_load(m);
     if (auto found = from_global_queue_for_fairness(m); found.g) return found;
     if (auto found = from_local_queue(m); found.g) return found;
     if (auto found = from_global_queue(m); found.g) return found;
     if (resume_stopped(m)) continue;
+    if (auto found = from_poller(m); found.g) return found;
     if (auto found = while_spinning(m); found.g) return found;
     if (!sleep_until_work(m)) return {};
   }

@@ -9,7 +9,7 @@
 //   deadlock.cpp  nobody can move          thread_lock.cpp  a goroutine that stays on its thread
 //   timers.cpp    who looks after them     waiting.cpp      in an object, with others
 //   runners.cpp   who runs for too long    takeover.cpp     Ps of threads that sleep
-//   preempt.cpp   stopped at any instruction
+//   polling.cpp   who asks the poller      preempt.cpp      stopped at any instruction
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,7 @@
 #include "os/fork.h"
 #include "os/lock.h"
 #include "os/note.h"
+#include "poll/poller.h"
 #include "sched/call_history.h"
 #include "sched/global_queue.h"
 #include "sched/m.h"
@@ -37,6 +38,8 @@ inline constexpr os::nanos k_timer_slack = 200'000;
 // ... and when those who have the Ps have had no turn for a while.
 inline constexpr os::nanos k_short_timer_slack = 20'000;
 inline constexpr os::nanos k_longest_timer_look = 2'000'000;
+
+class wake_list;
 
 // Where a G was allocated; found from its address.
 struct g_arena;
@@ -136,6 +139,20 @@ class scheduler {
   // m: the caller's M in this runtime, or null. See timer_heap::add(); false: refused.
   bool add_timer(M* m, timer& t, timer_heap::agreement = nullptr, void* argument = nullptr);
 
+  // ---- polling.cpp ----
+
+  // Before the first descriptor is handed to the poller.
+  os::error start_poller();
+  // Around every wait for a descriptor. m: the caller's M in this runtime, or null.
+  void io_wait_begins(M* m);
+  void io_wait_ends(M* m);
+  // Under the descriptor's lock.
+  os::error arm_guest_locked(poll_desc&);
+  // The ring of the caller's P, made if need be; null: files must do without. Inside the gate.
+  file_ring* ring_for_files(M& m);
+  // Under the ring's lock.
+  static void collect_locked(file_ring&, wake_list&);
+
   // ---- stats.cpp ----
 
   std::uint64_t live_goroutines() const;
@@ -195,6 +212,13 @@ class scheduler {
   bool take_p_back(M& m);
   void end_sleepers_locked();
   void wake_one();
+  // One that sleeps, taken off the list: to be woken when the lock is released.
+  struct sleeper {
+    M* m = nullptr;
+    bool watches = false;
+  };
+  sleeper pop_sleeper_locked();
+  void wake_sleeper(const sleeper&, P* p, bool spinning);
 
   // park.cpp
   bool somebody_waits_for(const P& p) const {
@@ -223,6 +247,20 @@ class scheduler {
   os::nanos next_overdue_timer() const;
   os::nanos look_at_timers(os::nanos now);
   bool fire_overdue_timers(os::nanos now, os::nanos slack);
+
+  // polling.cpp
+  std::uint64_t io_waiters() const;
+  void take_events(const poll_batch&, wake_list&);
+  void collect_from_ring(int number, wake_list&);
+  bool ask_poller(M* m);
+  bool deliver(M* m, const poll_batch&);
+  run_queue::popped from_poller(M& m);
+  bool poll_is_overdue(os::nanos limit) const;
+  void ask_poller_under_load(M& m);
+  bool become_watcher(M& m);
+  void resign_as_watcher();
+  void watch_until(os::nanos deadline, poll_batch& out);
+  os::nanos look_at_descriptors(os::nanos now);
 
   // start.cpp
   static void thread_main(void* slot);
@@ -280,7 +318,7 @@ class scheduler {
   static M* pop_stopped_locked(P& p);
   M* pop_stopped_elsewhere_locked(const P* mine, std::uint32_t more);
   bool others_have_more_stopped(const P& p) const;
-  M* pop_successor_locked(P& p);
+  sleeper pop_successor_locked(P& p);
   bool resume_stopped(M& m);
   bool resume_stopped_elsewhere(M& m);
   bool resume_from(M& m, P& list);
@@ -342,6 +380,7 @@ class scheduler {
   const config settings;
   runtime* const facade;  // what users call it
   stack_pool& stacks;
+  poller descriptors;
 
  private:
   P* ps_[k_most_procs] = {};
@@ -374,6 +413,7 @@ class scheduler {
   std::uint64_t retakes_ = 0;
   std::size_t locked_sleepers_ = 0;  // Ms that wait for the turn of the goroutine they belong to
   M* timekeeper_ = nullptr;
+  M* watcher_ = nullptr;
   bool stopping_ = false;
   bool monitor_rests_ = false;  // every P was idle: whoever takes one wakes the monitor
   // Wishes for threads, granted by the spawner: making a thread allocates and may block, which
@@ -397,7 +437,12 @@ class scheduler {
   const os::cpu_quota_files quota_files_;
   call_history call_history_;
   atomic<std::uint64_t> timer_fires_{0};
-  atomic<int> firing_{0};  // threads that run timers just now
+  atomic<int> firing_{0};              // threads that run timers just now
+  atomic<bool> rings_refused_{false};  // by the kernel or by the settings
+  atomic<bool> poll_in_progress_{false};
+  atomic<std::uint64_t> last_poll_{0};  // ticks
+  atomic<std::uint64_t> netpoll_wakeups_{0};
+  atomic<std::uint64_t> io_waiting_outside_{0};  // plain threads
   atomic<std::uint64_t> goroutine_ids_{1};
   atomic<std::uint64_t> spawned_outside_{0};  // by plain threads and timers
 };

@@ -42,7 +42,8 @@ scheduler::scheduler(const config& wanted, runtime* face)
     : settings(wanted), facade(face), stacks(shared_stacks()) {
   install_reports();
   os::watch_forks();
-  follows_cpus_.store(wanted.procs == 0, relaxed);  // relaxed: no thread yet
+  rings_refused_.store(wanted.io == io_backend::epoll, relaxed);  // relaxed: no thread yet
+  follows_cpus_.store(wanted.procs == 0, relaxed);                // relaxed: no thread yet
   resize(wanted.procs > 0 ? wanted.procs : os::usable_cpus(quota_files_));
   start_preempting();
   spawner_ = start_thread(spawner_main, this, "magpie-spawner");
@@ -51,6 +52,8 @@ scheduler::scheduler(const config& wanted, runtime* face)
 
 scheduler::~scheduler() {
   for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: no thread any more
+    // relaxed: as above. Whoever waited for a file has ended.
+    if (file_ring* const ring = ps_[i]->ring.load(relaxed)) ring->destroy();
     ps_[i]->~P();
     (void)os::unmap({ps_[i], sizeof(P)});
   }
@@ -162,12 +165,9 @@ void scheduler::start_m_thread(int id) {
   spare_is_coming_ = false;
   if (wish_count_ == 0) return;
   const thread_wish wish = wishes_[--wish_count_];
-  M* const sleeper = idle_ms_.pop_front();
-  if (sleeper == nullptr) return rest_without_thread_locked(wish.p, wish.spinning);
-  // Somebody has fallen asleep since the wish.
-  sleeper->handed_p = wish.p;
-  sleeper->handed_spinning = wish.spinning;
-  sleeper->wake.wake();
+  const sleeper one = pop_sleeper_locked();
+  if (one.m == nullptr) return rest_without_thread_locked(wish.p, wish.spinning);
+  wake_sleeper(one, wish.p, wish.spinning);  // has fallen asleep since the wish
 }
 
 // For a new thread: the P it was wished for, unless somebody has taken it meanwhile.

@@ -93,12 +93,12 @@ void scheduler::finish_to_global_queue(M& m) {
 // As find_runnable() would see it: where that finds work, an M must be started.
 void scheduler::hand_off_p(P* p) {
   if (p->stopped.count.load(relaxed) != 0) {  // relaxed: looked at again under the lock
-    M* next = nullptr;
+    sleeper next;
     {
       const os::lock_guard hold(lock_);
       next = pop_successor_locked(*p);
     }
-    if (next != nullptr) return next->wake.wake();
+    if (next.m != nullptr) return wake_sleeper(next, p, false);
   }
   if (!p->queue.empty() || global_.length() != 0) return start_m(p, false);
   int nobody = 0;

@@ -4,6 +4,7 @@
 //     could use the P, the monitor takes it away and hands it on.
 //   - A goroutine that has run for a whole time slice while others wait is asked to yield, and a
 //     thread that sleeps in user code loses its P (runners.cpp).
+//   - Descriptors may be ready while every P is busy with long turns: it asks the poller.
 //   - A timer is overdue while every P is busy: it is fired from here.
 //   - The number of CPUs the process may use changes; the number of Ps follows.
 //
@@ -56,6 +57,7 @@ void scheduler::monitor_main(void* raw) {
     const calls_seen calls = self.look_at_calls(now);
     const runners_seen runners = self.look_at_runners(now);
     const os::nanos next_timer = self.look_at_timers(now);
+    const os::nanos next_poll = self.look_at_descriptors(now);
     if (debugging().schedtrace != 0 && now >= next_trace) {
       self.print_trace_line(now);
       next_trace = now + debugging().schedtrace;
@@ -85,7 +87,7 @@ void scheduler::monitor_main(void* raw) {
         continue;
       }
     }
-    os::nanos until = std::min(next_trace, next_timer);
+    os::nanos until = std::min({next_trace, next_timer, next_poll});
     if (watches) {
       until = std::min(until, now + watch);
     }

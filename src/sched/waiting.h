@@ -71,6 +71,11 @@ class [[nodiscard]] object_guard {
     unlock_object(*word_);
     word_ = nullptr;
   }
+  // One that holds nothing.
+  void lock(detail::lock_word& word) {
+    lock_object(word);
+    word_ = &word;
+  }
   // The lock stays held; whoever it is given to releases it.
   detail::lock_word& hand_over() { return *std::exchange(word_, nullptr); }
 

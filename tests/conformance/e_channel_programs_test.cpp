@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -705,7 +706,8 @@ TEST_P(Conformance, E26_ClosedChan) {
 // n goroutines in a select on a shared and a private channel each; waking them one by one through
 // the private ones. Leaving the middle of a line must not cost more when the line is long.
 TEST(Conformance, E28_ChanLinear) {
-  const auto time_for = [](int n) {
+  // Of the processor, not of the wall: others may use it, too.
+  const auto once = [](int n) {
     runtime r({.procs = 1});
     return r.run([n] {
       const channel<int> shared;
@@ -715,17 +717,20 @@ TEST(Conformance, E28_ChanLinear) {
         all.push_back(async([=] { select(on_receive(shared, ignore), on_receive(mine, ignore)); }));
       }
       this_goroutine::yield();
-      const auto start = clock::now();
+      const std::clock_t start = std::clock();
       for (const auto& one : own) one.send(1);
       for (auto& one : all) one.get();
-      return clock::now() - start;
+      return std::clock() - start;
     });
+  };
+  const auto time_for = [&once](int n) {
+    std::clock_t best = once(n);
+    for (int i = 0; i < 4; ++i) best = std::min(best, once(n));
+    return best;
   };
   // Were it linear, ten times as many would take a hundred times as long.
   constexpr int k_few = 2'000 / k_slower;
-  clock::duration few = clock::duration::max();
-  for (int i = 0; i < 5; ++i) few = std::min(few, time_for(k_few));
-  EXPECT_LT(time_for(10 * k_few), 50 * few);
+  EXPECT_LT(time_for(10 * k_few), 50 * (time_for(k_few) + 1));
 }
 
 TEST_P(Conformance, E29_ASendWithoutBufferEndsWhenTheValueIsReceived) {

@@ -356,6 +356,9 @@ func main() {
 		"timers":         timers,
 		"timers_fire":    timersFire,
 		"context":        contextWorkload,
+		"file_reads":     fileReads,
+		"echo_server":    echoServer,
+		"hello_server":   helloServer,
 	}
 	number := func(i int) int {
 		n, err := strconv.Atoi(os.Args[i])

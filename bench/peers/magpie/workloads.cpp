@@ -299,6 +299,8 @@ table all_workloads() {
   add_locks(all);
   add_timers(all);
   add_contexts(all);
+  add_files(all);
+  add_servers(all);
   return all;
 }
 

@@ -72,5 +72,7 @@ void add_channels(table& to);
 void add_locks(table& to);
 void add_timers(table& to);
 void add_contexts(table& to);
+void add_files(table& to);
+void add_servers(table& to);
 
 }  // namespace workloads

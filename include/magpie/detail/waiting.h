@@ -7,6 +7,8 @@
 
 namespace magpie::rt {
 struct wait_node;
+struct poll_desc;
+class scheduler;
 }  // namespace magpie::rt
 
 namespace magpie::detail {

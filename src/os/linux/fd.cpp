@@ -1,7 +1,9 @@
 #include "os/fd.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace magpie::rt::os {
@@ -51,6 +53,24 @@ result<std::size_t> pwrite(int fd, std::span<const std::byte> bytes, std::int64_
       uninterrupted([&] { return ::pwrite(fd, bytes.data(), bytes.size(), offset); }));
 }
 
+namespace {
+
+iovec vector_of(const void* data, std::size_t size) { return {const_cast<void*>(data), size}; }
+
+}  // namespace
+
+result<std::size_t> pread_at_once(int fd, std::span<std::byte> buffer,
+                                  std::int64_t offset) noexcept {
+  const iovec one = vector_of(buffer.data(), buffer.size());
+  return transferred(uninterrupted([&] { return ::preadv2(fd, &one, 1, offset, RWF_NOWAIT); }));
+}
+
+result<std::size_t> pwrite_at_once(int fd, std::span<const std::byte> bytes,
+                                   std::int64_t offset) noexcept {
+  const iovec one = vector_of(bytes.data(), bytes.size());
+  return transferred(uninterrupted([&] { return ::pwritev2(fd, &one, 1, offset, RWF_NOWAIT); }));
+}
+
 result<pipe_ends> make_pipe(fd_mode mode) noexcept {
   int fds[2];
   const int flags = O_CLOEXEC | (mode == fd_mode::nonblocking ? O_NONBLOCK : 0);
@@ -63,6 +83,17 @@ result<file_descriptor> make_eventfd(fd_mode mode, unsigned initial_count) noexc
   const int fd = ::eventfd(initial_count, flags);
   if (fd < 0) return last_error();
   return file_descriptor(fd);
+}
+
+result<bool> is_ready(int fd, readiness wanted) noexcept {
+  pollfd one{
+      .fd = fd,
+      .events = static_cast<short>(wanted == readiness::to_read ? POLLIN | POLLRDHUP : POLLOUT),
+      .revents = 0};
+  if (fd < 0) return error{EBADF};  // which poll() would ignore
+  if (uninterrupted([&] { return ::poll(&one, 1, 0); }) < 0) return last_error();
+  if ((one.revents & POLLNVAL) != 0) return error{EBADF};
+  return one.revents != 0;
 }
 
 error set_nonblocking(int fd) noexcept {

@@ -188,6 +188,12 @@ result<unsigned> uring::submit() noexcept {
   return total;
 }
 
+// Nobody but our own system calls makes the kernel read slots: what it has not taken is ours.
+void uring::withdraw() noexcept {
+  submissions_.taken = load_shared(submissions_.head, relaxed);  // relaxed: as in publish
+  (void)publish_submissions();
+}
+
 result<unsigned> uring::submit_and_wait(unsigned wanted, std::int64_t timeout) noexcept {
   for (;;) {
     const unsigned waiting = publish_submissions();

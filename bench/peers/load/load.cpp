@@ -1,0 +1,166 @@
+// The client of the echo servers: closed loop, that is every connection sends its next request when
+// the answer to the last one is there.
+//
+//   load <name> <procs> <divisor> <server program> [its arguments]
+//
+// starts the server, which prints "listening <port>", keeps 100 connections busy with 64 bytes each
+// for three seconds, and prints rate and latency as the other programs here do. The first half
+// second does not count. One thread.
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+using clock_type = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr int k_connections = 100;
+constexpr std::size_t k_size = 64;
+
+[[noreturn]] void fail(const char* what) {
+  std::perror(what);
+  std::exit(1);
+}
+
+struct server {
+  pid_t process;
+  int port;
+};
+
+server start(char** words) {
+  int ends[2];
+  if (pipe(ends) != 0) fail("pipe");
+  const pid_t process = fork();
+  if (process < 0) fail("fork");
+  if (process == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(ends[1], 1);
+    close(ends[0]);
+    close(ends[1]);
+    execv(words[0], words);
+    fail(words[0]);
+  }
+  close(ends[1]);
+  std::FILE* const said = fdopen(ends[0], "r");
+  int port = 0;
+  if (std::fscanf(said, "listening %d", &port) != 1) {
+    std::fprintf(stderr, "load: %s did not say where it listens\n", words[0]);
+    std::exit(1);
+  }
+  return {process, port};
+}
+
+struct connection {
+  int fd;
+  std::size_t received;  // of the current answer
+  clock_type::time_point sent;
+};
+
+int connect_to(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (connect(fd, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0) fail("connect");
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return fd;
+}
+
+class client {
+ public:
+  explicit client(int port) : poll_(epoll_create1(EPOLL_CLOEXEC)) {
+    for (int i = 0; i < k_connections; ++i) {
+      connections_.push_back({connect_to(port), 0, {}});
+      epoll_event event{};
+      event.events = EPOLLIN;
+      event.data.u32 = static_cast<std::uint32_t>(i);
+      epoll_ctl(poll_, EPOLL_CTL_ADD, connections_.back().fd, &event);
+    }
+    for (connection& each : connections_) request(each);
+  }
+
+  // Returns the rate, in requests per second.
+  double run(nanoseconds duration) {
+    times_.clear();
+    const auto start = clock_type::now();
+    const auto end = start + duration;
+    epoll_event events[k_connections];
+    auto now = start;
+    while (now < end) {
+      const int count = epoll_wait(poll_, events, k_connections, 1000);
+      if (count == 0) {
+        std::fprintf(stderr, "load: no answer for a second\n");
+        std::exit(1);
+      }
+      for (int i = 0; i < count; ++i) answer(connections_[events[i].data.u32]);
+      now = clock_type::now();
+    }
+    return static_cast<double>(times_.size()) / std::chrono::duration<double>(now - start).count();
+  }
+
+  double microseconds_at(double share) {
+    const auto index = static_cast<std::size_t>(share * static_cast<double>(times_.size() - 1));
+    std::nth_element(times_.begin(), times_.begin() + static_cast<long>(index), times_.end());
+    return times_[index] / 1e3;
+  }
+
+ private:
+  void request(connection& one) {
+    char bytes[k_size] = {'m'};
+    one.received = 0;
+    one.sent = clock_type::now();
+    if (send(one.fd, bytes, sizeof bytes, MSG_NOSIGNAL) != sizeof bytes) fail("send");
+  }
+
+  void answer(connection& one) {
+    char bytes[k_size];
+    const ssize_t got = recv(one.fd, bytes, sizeof bytes - one.received, 0);
+    if (got <= 0) fail("recv");
+    one.received += static_cast<std::size_t>(got);
+    if (one.received < k_size) return;
+    times_.push_back(static_cast<double>(nanoseconds(clock_type::now() - one.sent).count()));
+    request(one);
+  }
+
+  const int poll_;
+  std::vector<connection> connections_;
+  std::vector<double> times_;  // of the answers
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 5) {
+    std::fprintf(stderr, "usage: load <name> <procs> <divisor> <server> [its arguments]\n");
+    return 2;
+  }
+  const int divisor = std::max(1, std::atoi(argv[3]));
+  const server echo = start(argv + 4);
+  client all(echo.port);
+  all.run(milliseconds(500) / divisor);
+  const double rate = all.run(milliseconds(2500) / divisor);
+  const double p50 = all.microseconds_at(0.5), p99 = all.microseconds_at(0.99);
+  std::printf("workload=%s procs=%s value=%.0f unit=req/s\n", argv[1], argv[2], rate);
+  std::printf("workload=%s_p50 procs=%s value=%.1f unit=us\n", argv[1], argv[2], p50);
+  std::printf("workload=%s_p99 procs=%s value=%.1f unit=us\n", argv[1], argv[2], p99);
+  kill(echo.process, SIGKILL);
+  waitpid(echo.process, nullptr, 0);
+}
