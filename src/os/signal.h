@@ -68,8 +68,8 @@ class thread_timer {
   bool make(clock, int signal);
   void stop();
   bool made() const { return made_; }
-  // Any thread: once after `first`, and again every `period` unless that is 0.
-  void set(nanos first, nanos period = 0);
+  // Any thread: once, after that time.
+  void set(nanos first);
 
  private:
   int id_ = 0;

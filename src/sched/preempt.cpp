@@ -205,9 +205,10 @@ void scheduler::on_preempt_signal(const os::signal_event& event) {
   const bool by_timer = event.timer == &m->stop.timer;
   // One that is not ours may have come in place of ours: there is only ever one on its way.
   if (!by_timer && (request == 0 || !event.from_ourselves)) event.pass_on();
-  if (request != 0 || (by_timer && debugging().storm != 0)) {
-    m->scheduler_.stop_here(*m, request, event);
-  }
+  const bool storms = by_timer && debugging().storm != 0;
+  if (request != 0 || storms) m->scheduler_.stop_here(*m, request, event);
+  // Again when it has run for a while: not for the time it was stopped.
+  if (storms) m->stop.timer.set(debugging().storm);
 }
 
 void scheduler::stop_here(M& m, std::uint64_t request, const os::signal_event& event) {
@@ -319,7 +320,7 @@ void scheduler::open_to_preemption(M& m) const {
     const auto clock =
         storm != 0 ? os::thread_timer::clock::real : os::thread_timer::clock::cpu_time;
     if (m.stop.timer.make(clock, settings.preempt_signal) && storm != 0) {
-      m.stop.timer.set(storm, storm);
+      m.stop.timer.set(storm);
     }
   }
   os::open_signal(settings.preempt_signal);

@@ -155,9 +155,8 @@ void thread_timer::stop() {
   made_ = false;
 }
 
-void thread_timer::set(nanos first, nanos period) {
-  const auto to_timespec = [](nanos n) { return timespec{n / 1'000'000'000, n % 1'000'000'000}; };
-  const itimerspec times{to_timespec(period), to_timespec(first)};
+void thread_timer::set(nanos first) {
+  const itimerspec times{{}, timespec{first / 1'000'000'000, first % 1'000'000'000}};
   syscall(SYS_timer_settime, id_, 0, &times, nullptr);
 }
 
