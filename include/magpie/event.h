@@ -5,7 +5,7 @@
 //   ... started.wait();        returns at once from then on, until reset()
 //
 // set() lets everybody go who waits, whatever reset() does afterwards. It may be destroyed as soon
-// as wait() has returned, although set() is still on its way out.
+// as wait() has returned, although set() is still on its way out, and others who waited, too.
 #pragma once
 
 #include <atomic>
@@ -50,6 +50,8 @@ class MAGPIE_API event {
   static constexpr std::uint32_t k_set = 1;
   static constexpr std::uint32_t k_waiting = 2;  // somebody is on the list
 
+  void set_slow();
+  void wait_until_set() const;
   bool wait_slow(time_point deadline);
 
   std::atomic<std::uint32_t> state_{0};

@@ -5,7 +5,8 @@
 //   ready.wait();
 //
 // It may be destroyed as soon as wait() has returned, although others are still on their way out
-// of count_down(). Counting below zero throws magpie::misuse.
+// of count_down(), or of the wait() in which they waited, too. Counting below zero throws
+// magpie::misuse.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ class MAGPIE_API latch {
 
   // What was done before happens before wait() returns.
   void count_down(std::ptrdiff_t count = 1);
-  bool try_wait() const noexcept { return detail::countdown::is_zero(number_.read()); }
+  bool try_wait() const noexcept { return number_.is_over(); }
   void wait() const {
     if (!try_wait()) number_.wait(detail::countdown::kind::latch);
   }

@@ -42,7 +42,7 @@ class MAGPIE_API mutex {
     // acquire pairs with the release in unlock().
     if (!state_.compare_exchange_strong(found, k_locked, std::memory_order_acquire,
                                         std::memory_order_relaxed)) [[unlikely]] {
-      lock_slow();
+      lock_slow(never);
     }
     note_holder();
   }
@@ -87,15 +87,14 @@ class MAGPIE_API mutex {
     holder_.store(__builtin_frame_address(0), std::memory_order_relaxed);
   }
   bool lock_by(time_point deadline) {
-    if (!lock_slow_until(deadline)) return false;
+    if (!lock_slow(deadline)) return false;
     note_holder();
     return true;
   }
 
   // The logic; src/sync/mutex.cpp.
   struct waiting;
-  void lock_slow();
-  bool lock_slow_until(time_point deadline);
+  bool lock_slow(time_point deadline);
   bool try_lock_slow();
   void unlock_slow();
   bool spin_for_it(rt::M* m, bool& on_the_way);
@@ -104,7 +103,6 @@ class MAGPIE_API mutex {
   void set_marks(std::uint32_t clear, std::uint32_t set);
   bool release_quickly();
   bool unlock_from(rt::M* m);
-  bool lock_until_nanos(std::int64_t deadline);
 
   std::atomic<std::uint32_t> state_{0};
   detail::lock_word lock_;

@@ -5,7 +5,8 @@
 //
 // Nobody returns from call() before f has returned. If f throws, or ends its goroutine by
 // this_goroutine::exit(), it does not count: that caller sees the exception, and the next one
-// calls its own f. A call() from inside f waits for itself, for ever.
+// calls its own f. A call() from inside f waits for itself, for ever. It may be destroyed as soon
+// as call() has returned, although others are still on their way out of it.
 #pragma once
 
 #include <atomic>

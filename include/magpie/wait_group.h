@@ -4,8 +4,9 @@
 //   for (job& j : jobs) all.go([&j] { j.run(); });
 //   all.wait();
 //
-// Or by hand: add() before the goroutine is started, done() when it ends. It may be used again
-// once every wait() has returned, and destroyed as soon as wait() has returned.
+// Or by hand: add() before the goroutine is started, done() when it ends. It may be used again, or
+// destroyed, as soon as wait() has returned, although others who waited for the same zero are still
+// on their way out.
 //
 // What Go calls misuse throws magpie::misuse and leaves the number as it was: counting below
 // zero, and counting up from zero while somebody still waits for that zero.
@@ -47,8 +48,7 @@ class wait_group {
 
   // Until the number is zero. What was done before each done() happens before it returns.
   void wait() {
-    if (!detail::countdown::is_zero(number_.read()))
-      number_.wait(detail::countdown::kind::wait_group);
+    if (!number_.is_over()) number_.wait(detail::countdown::kind::wait_group);
   }
 
   // add(1), and f() in a new goroutine which ends with done(). f is destroyed before that. An

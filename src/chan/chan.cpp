@@ -74,7 +74,7 @@ enum class patience {
 // the same.
 template <patience Patience>
 channel_result wait_for_partner(entry& inside, object_guard& held, channel_core& c,
-                                detail::wait_list& list, void* slot, os::nanos deadline) {
+                                long_wait_list& list, void* slot, os::nanos deadline) {
   const bool sends = &list == &c.senders;
   const wait_reason why = sends ? wait_reason::chan_send : wait_reason::chan_receive;
   waiter me;
@@ -180,30 +180,31 @@ bool was_sent(channel_result result) {
 
 // ---- Closing ----------------------------------------------------------------------------------
 
-// One of those who wait; null: nobody is left. Nobody comes any more, so they get fewer.
-waiter* take_one_of_the_closed(channel_core& c) {
+// Some of those who wait, and the lock for a few at a time: there may be a million, and neither the
+// lock nor the gate may be held for long. Nobody comes any more, so they get fewer. False: those
+// were the last.
+bool take_some_of_the_closed(channel_core& c, wake_list& woken) {
+  constexpr int k_under_one_lock = 8;
   const object_guard held(c.lock);
-  chan_node* node = take_receiver(c);
-  if (node == nullptr) node = take_sender(c);
-  if (node == nullptr) return nullptr;
-  node->end = chan_node::outcome::closed;
-  // The next one is on a stack that was left long ago: it may come into the cache while this one
-  // is woken.
-  if (c.receivers.first != nullptr) __builtin_prefetch(c.receivers.first, 1);
-  return node->who;
-}
-
-// Some at a time, and the lock for each: there may be a million, and neither the lock nor the gate
-// may be held for long. False: that was the last.
-bool wake_some_of_the_closed(channel_core& c) {
-  constexpr int k_at_a_time = 128;
-  const entry inside;
-  for (int i = 0; i < k_at_a_time; ++i) {
-    waiter* const one = take_one_of_the_closed(c);
-    if (one == nullptr) return false;
-    one->wake(inside.m());
+  for (int i = 0; i < k_under_one_lock; ++i) {
+    fetch_ahead(c.receivers);
+    chan_node* node = take_receiver(c);
+    if (node == nullptr) node = take_sender(c);
+    if (node == nullptr) return false;
+    node->end = chan_node::outcome::closed;
+    woken.add(*node->who);
   }
   return true;
+}
+
+bool wake_some_of_the_closed(channel_core& c) {
+  constexpr int k_at_a_time = 16;
+  const entry inside;
+  wake_list woken;
+  bool more = true;
+  for (int i = 0; i < k_at_a_time && more; ++i) more = take_some_of_the_closed(c, woken);
+  woken.wake_all(inside.m());
+  return more;
 }
 
 }  // namespace

@@ -60,8 +60,8 @@ struct alignas(rt::k_cache_line) channel_core {
   rt::atomic<std::uint32_t> count{0};  // values in the ring
   std::uint32_t head = 0;              // where the oldest is
   std::uint32_t tail = 0;              // where the next goes
-  wait_list receivers;
-  wait_list senders;
+  rt::long_wait_list receivers;
+  rt::long_wait_list senders;
 
   // The rest: for the making and the end, for elements whose move may throw, for timers.
   const element_type* type;

@@ -137,12 +137,12 @@ wait_end wait_for_partner(channel_core& c, const operation& what, os::nanos unti
   chan_node node{me};
   node.slot = what.slot;
   node.deliver = what.deliver;
-  detail::wait_list& list = what.sends ? c.senders : c.receivers;
+  long_wait_list& list = what.sends ? c.senders : c.receivers;
   const wait_reason why = what.sends ? wait_reason::chan_send : wait_reason::chan_receive;
 
   entry inside;
   object_guard held(c.lock);
-  (in_front ? push_front : push_back)(list, node);
+  in_front ? push_front(list, node) : push_back(list, node);
   update_hints(c);
   pass_turn_on_locked(c, inside.m());
   if (until == k_endlessly) {

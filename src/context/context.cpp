@@ -80,7 +80,7 @@ std::pair<context, cancel_function> with_timeout(context parent, duration timeou
 
 std::pair<context, cancel_function> with_stop_token(context parent, std::stop_token token) {
   context made = derive(parent, never, nullptr);
-  if (token.stop_possible()) made.node()->canceller->watch_token(std::move(token));
+  if (token.stop_possible()) made.node()->canceller->watch_token(token);
   cancel_function cancel(made);
   return {std::move(made), std::move(cancel)};
 }

@@ -1,6 +1,5 @@
 #include "context/node.h"
 
-#include <magpie/blocking.h>
 #include <magpie/go.h>
 
 #include <mutex>
@@ -31,15 +30,6 @@ void bury(context_node* node) {
     if (parent == nullptr || parent->references.fetch_sub(1, acq_rel) != 1) return;
     node = parent;
   }
-}
-
-// For a callback of a std::stop_token that belongs to the node. It may be destroyed by its own
-// thread while it runs; but a goroutine can be on another thread by now, and would wait for
-// itself. So another one does it.
-void release_from_callback(context_node* node) {
-  if (node->references.fetch_sub(1, acq_rel) != 1) return;  // as above
-  if (!this_goroutine::is_goroutine()) return bury(node);
-  go([node] { bury(node); });
 }
 
 cancel_node* canceller_of(const context& c) {
@@ -123,8 +113,8 @@ void cancel_node::watch_deadline() {
   if (!has_ended()) alarm_.start(deadline);
 }
 
-void cancel_node::watch_token(std::stop_token token) {
-  stop_callback_.emplace(std::move(token), on_stop{this});
+void cancel_node::watch_token(const std::stop_token& token) {
+  watch_ = token_watch::start(*this, token);
 }
 
 // Whoever finds the node from here on, in the list above, by the alarm or by the token, cannot
@@ -133,8 +123,7 @@ void cancel_node::retire() {
   if (above_ != nullptr) above_->forget(*this);
   alarm_.stop();
   alarm_.wait_until_landed();
-  // Waits for a callback that is under way, and that may wait for a P.
-  if (stop_callback_) blocking([this] { stop_callback_.reset(); });
+  if (watch_ != nullptr) watch_->end();
   // Children would have a reference; functions that nobody can start any more.
   while (follower* const left = followers_.pop_front()) {
     static_cast<done_function*>(left)->self.reset();
@@ -158,12 +147,6 @@ void cancel_node::deadline_alarm::run(void* closure) {
   cancel_node& node = static_cast<deadline_alarm&>(from_closure(closure)).node;
   node.cancel(ending::with(std::errc::timed_out));
   release_context(&node);
-}
-
-void cancel_node::on_stop::operator()() const {
-  if (!node->try_retain()) return;
-  node->cancel(ending::with(std::errc::operation_canceled));
-  release_from_callback(node);
 }
 
 // ---- The end ----------------------------------------------------------------------------------
@@ -298,7 +281,7 @@ std::stop_token cancel_node::token() {
 }
 
 bool cancel_node::may_end_by_itself() const {
-  return deadline != never || above_ != nullptr || stop_callback_.has_value();
+  return deadline != never || above_ != nullptr || watch_ != nullptr;
 }
 
 bool cancel_node::add(const std::shared_ptr<done_function>& f) {

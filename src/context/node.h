@@ -17,11 +17,11 @@
 #include <magpie/mutex.h>
 
 #include <memory>
-#include <optional>
 
 #include "base/atomic.h"
 #include "base/intrusive.h"
 #include "chan/chan.h"
+#include "context/token_watch.h"
 #include "time/alarm.h"
 
 namespace magpie::detail {
@@ -105,7 +105,7 @@ class cancel_node final : public context_node, public follower {
   // Once each, after it was made. Joins the node above: if that has ended, this one ends with it.
   void follow_parent();
   void watch_deadline();
-  void watch_token(std::stop_token);
+  void watch_token(const std::stop_token&);
 
   // This one and all below it have ended when it returns. The first end counts.
   void cancel(const ending&);
@@ -130,10 +130,6 @@ class cancel_node final : public context_node, public follower {
     static const rt::task_type k_task;
     cancel_node& node;
   };
-  struct on_stop {
-    cancel_node* node;
-    void operator()() const;
-  };
 
   bool has_ended() const { return error_.load(rt::acquire) != 0; }  // pairs with tell()
   ending end_so_far() const;
@@ -153,8 +149,7 @@ class cancel_node final : public context_node, public follower {
   rt::atomic<rt::channel_core*> done_{nullptr};  // made when somebody asks
   std::stop_source stop_{std::nostopstate};      // the same
   deadline_alarm alarm_;
-  std::optional<std::stop_callback<on_stop>>
-      stop_callback_;  // not under the lock: made and retired
+  token_watch* watch_ = nullptr;  // not under the lock: before others know the node, and after
 };
 
 }  // namespace magpie::detail

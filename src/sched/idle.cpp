@@ -110,7 +110,7 @@ void scheduler::start_m(P* p, bool spinning) {
 
 scheduler::sleeper scheduler::pop_sleeper_locked() {
   M* const m = idle_ms_.pop_front();
-  return {m, m != nullptr && watcher_ == m};
+  return {m, m != nullptr && watcher_ == m && watcher_in_poller_};
 }
 
 // The note last: after that the thread may be gone, and the runtime with it.
@@ -212,21 +212,23 @@ bool scheduler::sleep_until_work(M& m) {
     const bool last_one = seen == visible_work::none && check_deadlock();
     const os::nanos limit = drowsy.lasts() ? doze : last_one ? next_check : debugging().threadidle;
     const os::nanos timer = become_timekeeper(m);
-    const bool watches = become_watcher(m);
+    const watch watches = become_watcher(m);
     poll_batch events;
     os::nanos until = std::min(os::now() + limit, timer);
-    if (watches) {
+    if (watches.in_poller) {
       watch_until(until, events);
       until = 0;
+    } else if (watches.assigned) {
+      until = std::min(until, os::now() + watches.glance);
     }
     const bool handed = wait_for_p(m, until);
     const bool kept_time = timer != os::k_never && resign_as_timekeeper(m);
-    if (watches) resign_as_watcher();
+    if (watches.assigned) resign_as_watcher();
     if (handed) {
       deliver(m.p != nullptr ? &m : nullptr, events);
       // It was drowsy or a spinner when others decided to leave work to it, or watched the timers
       // or the descriptors, and now runs something else: another one must look.
-      const bool relied_on = seen != visible_work::none || kept_time || watches;
+      const bool relied_on = seen != visible_work::none || kept_time || watches.assigned;
       if (relied_on && m.p != nullptr && !m.spinning) wake_p();
       return m.p != nullptr;  // null: the runtime ends
     }
@@ -251,7 +253,7 @@ bool scheduler::sleep_until_work(M& m) {
       next_check = std::min(2 * next_check, k_longest_check);
       continue;
     }
-    if (kept_time || watches) continue;  // nobody else would wake up for what it watches
+    if (kept_time || watches.assigned) continue;  // nobody else would wake up for what it watches
     const os::lock_guard hold(lock_);
     if (!idle_ms_.contains(&m)) continue;  // handed a P in the last moment
     idle_ms_.remove(&m);

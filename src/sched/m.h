@@ -41,6 +41,7 @@ struct M : thread_state {
   G* stopped_locked = nullptr;       // the goroutine locked to this thread has stopped: wait for it
   bool ends_with_goroutine = false;  // one that was locked to this thread has ended
   bool prefers_newest = false;       // see pop_local()
+  int glances = 0;                   // as watcher, since it last slept in the poller
   int vain_searches = 0;             // since it last found something to steal
   os::nanos unannounced_timer = os::k_never;  // the earliest it has added on its way here
   bool spinning = false;  // looks for work without having any; counted in idle_state::spinning

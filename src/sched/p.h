@@ -92,6 +92,13 @@ struct alignas(k_cache_line) P {
   // For files; null: none, so far. Made by the owner, collected from by any thread.
   atomic<file_ring*> ring{nullptr};
 
+  static constexpr std::uint64_t k_unknown_pace = ~std::uint64_t{0};
+  struct {
+    std::uint64_t turns = 0;              // when something was delivered here; 0: not since
+    std::uint64_t since = 0;              // ticks
+    std::uint64_t turn = k_unknown_pace;  // ticks that a turn took lately
+  } pace;                                 // see polling.cpp
+
   // Who holds it. Written by the holder or under the scheduler's lock; read by the monitor.
   atomic<M*> m{nullptr};
 

@@ -46,13 +46,17 @@ void finish_switch(M& m) {
 }
 
 M* scheduler::park(M* m, wait_reason reason, park_commit commit, void* argument) {
+  m->leaving.g = m->current;
+  m->leaving.commit = commit;
+  return park_until_woken(m, reason, finish_park, argument);
+}
+
+M* scheduler::park_until_woken(M* m, wait_reason reason, void (*finish)(M&), void* argument) {
   G* const g = m->current;
   g->waits_for.store(reason, relaxed);  // relaxed: for dumps
   g->transition(goroutine_state::running, goroutine_state::waiting);
   m->p->counters.parks.add();
-  m->leaving.finish = finish_park;
-  m->leaving.g = g;
-  m->leaving.commit = commit;
+  m->leaving.finish = finish;
   m->leaving.argument = argument;
   return switch_away(m, g);
 }
@@ -78,11 +82,12 @@ void scheduler::ready(M* m, G* g) {
 }
 
 // Many at once, in their order: behind those who are runnable on this P already.
-void scheduler::ready_all(M* m, G* const* woken, std::size_t count) {
+void scheduler::ready_all(M* m, G* const* woken, std::size_t count, wake_policy policy) {
   std::size_t here = 0;
   if (m != nullptr) {
     m->p->counters.readies.add(count);
     here = m->p->queue.push_all(woken, count);
+    for (std::size_t i = 0; i < here; ++i) fetch_frames(*woken[i]);
   }
   if (here != count) {
     const os::lock_guard hold(lock_);
@@ -93,7 +98,7 @@ void scheduler::ready_all(M* m, G* const* woken, std::size_t count) {
       global_.push_all(woken + here, count - here);
     }
   }
-  wake_p();
+  if (here != count || policy == wake_policy::wake_others) wake_p();
 }
 
 // Into run_next. Nobody is woken for run_next alone while somebody is about to look anyway: the

@@ -8,17 +8,22 @@
 //   - an M that has run out of work, before it looks at other Ps, and while it spins;
 //   - every P under load, when nobody has asked for a while: at one turn in 61 it looks at the
 //     clock;
-//   - the watcher: of the Ms that sleep while a P is idle, the one that sleeps in the poller
-//     instead of on its note. It is the last one to be woken for other work;
+//   - the watcher: of the Ms that sleep while all Ps are idle, the one that sleeps in the poller
+//     instead of on its note. It is the last one to be woken for other work. While some Ps are busy
+//     they ask often enough, most of the time: then it sleeps on its note, too, and looks now and
+//     then whether they do. A thread in the poller would be woken for every event, only to compete
+//     with the one that is about to ask;
 //   - the monitor, when every P is busy with goroutines that take long.
 //
-// Why no event is forgotten: as long as a P is idle and nobody spins, there is a watcher. An M that
+// Why no event is forgotten: as long as a P is idle and nobody spins, there is a watcher, in the
+// poller or beside it. An M that
 // falls asleep becomes one if there is none; a watcher that finds something takes a P and spins,
 // and one that is woken for something else wakes another (idle.cpp). The first descriptor of all
 // comes when nobody watches yet: whoever starts the poller wakes somebody. When no P is idle those
 // that run ask, and again before they give up their P.
 
 #include <algorithm>
+#include <utility>
 
 #include "os/fence.h"
 #include "sched/scheduler.h"
@@ -27,12 +32,17 @@
 namespace magpie::rt {
 namespace {
 
+// A goroutine that runs for less is done sooner where it is: see steal.cpp.
+constexpr os::nanos k_short_turn = 8'000;
 // Under load: long beside what asking costs, short beside what a client notices.
 constexpr os::nanos k_poll_interval = 100'000;
 // Nobody has asked for so long: the monitor does.
-constexpr os::nanos k_neglect = 2'000'000;
+constexpr os::nanos k_neglect = 1'000'000;
 // ... and when those who have the Ps have had no turn for a while.
 constexpr os::nanos k_standstill = 500'000;
+// How long a watcher waits beside the poller: longer each time others have asked meanwhile.
+constexpr os::nanos k_shortest_glance = 200'000;
+constexpr int k_most_glances = 3;
 
 void wake_side(poll_desc::side& side, wake_list& woken) {
   side.drained = false;
@@ -156,12 +166,45 @@ bool scheduler::deliver(M* m, const poll_batch& batch) {
   take_events(batch, woken);
   if (woken.empty()) return false;
   netpoll_wakeups_.fetch_add(1, relaxed);  // relaxed: a statistic
-  woken.wake_all(m);
+  if (m == nullptr || !keeps_to_itself(*m->p)) {
+    woken.wake_all(m);
+  } else {
+    if (std::exchange(m->spinning, false)) spinning_.fetch_sub(1, relaxed);  // relaxed: see there
+    woken.wake_all(m, wake_policy::keep_here);
+  }
+  if (m != nullptr) {
+    m->p->pace.turns = m->p->turns.read();
+    m->p->pace.since = os::ticks();
+  }
   return true;
 }
 
 run_queue::popped scheduler::from_poller(M& m) {
+  measure_pace(*m.p);
   return ask_poller(&m) ? from_local_queue(m) : run_queue::popped{};
+}
+
+// A server of small requests: one P is busy, with goroutines that take a few microseconds each. A
+// second one would be awake when most is done, take some of the rest away from the cache it is in,
+// find nothing more and fall asleep, over and over. So as long as turns are short nobody is woken
+// for what comes from the poller, and the one that gets it is not one who looks for work for all.
+// Should a turn be long for once, the monitor notices within a millisecond; so not without it. Nor
+// while several Ps are busy, who may have left work to a spinner.
+bool scheduler::keeps_to_itself(const P& p) const {
+  // relaxed: numbers that change all the time.
+  const bool others_busy = procs() - idle_count_.load(relaxed) > 1;
+  return monitor_.joinable() && !others_busy &&
+         p.pace.turn <
+             static_cast<std::uint64_t>(k_short_turn) * os::ticks_per_second() / 1'000'000'000;
+}
+
+// With an empty queue: what was delivered is done.
+void scheduler::measure_pace(P& p) const {
+  if (p.pace.turns == 0) return;
+  const std::uint64_t turns = p.turns.read() - std::exchange(p.pace.turns, 0);
+  if (turns == 0) return;
+  const std::uint64_t each = (os::ticks() - p.pace.since) / turns;
+  p.pace.turn = p.pace.turn == P::k_unknown_pace ? each : p.pace.turn - p.pace.turn / 4 + each / 4;
 }
 
 bool scheduler::poll_is_overdue(os::nanos limit) const {
@@ -179,19 +222,28 @@ void scheduler::ask_poller_under_load(M& m) {
 // For an M that is about to sleep. Not while every P is held: their Ms ask themselves. Nor while
 // another one is in the poller, though it may be on its way out, woken for other work: there is one
 // alarm, and it is for that one.
-bool scheduler::become_watcher(M& m) {
-  if (!descriptors.started()) return false;
+scheduler::watch scheduler::become_watcher(M& m) {
+  if (!descriptors.started()) return {};
   const os::lock_guard hold(lock_);
-  if (watcher_ != nullptr || !idle_ms_.contains(&m) || idle_ps_.empty()) return false;
+  if (watcher_ != nullptr || !idle_ms_.contains(&m) || idle_ps_.empty()) return {};
   watcher_ = &m;
   idle_ms_.remove(&m);
   idle_ms_.push_back(&m);
-  return true;
+  const bool others_ask =
+      idle_ps_.size() != static_cast<std::size_t>(procs()) && !poll_is_overdue(2 * k_poll_interval);
+  watcher_in_poller_ = !others_ask;
+  if (!others_ask) {
+    m.glances = 0;
+    return {.assigned = true, .in_poller = true};
+  }
+  const os::nanos glance = k_shortest_glance << std::min(m.glances++, k_most_glances);
+  return {.assigned = true, .in_poller = false, .glance = glance};
 }
 
 void scheduler::resign_as_watcher() {
   const os::lock_guard hold(lock_);
   watcher_ = nullptr;
+  watcher_in_poller_ = false;
 }
 
 void scheduler::watch_until(os::nanos deadline, poll_batch& out) {
@@ -202,12 +254,10 @@ void scheduler::watch_until(os::nanos deadline, poll_batch& out) {
 
 // ---- The monitor ------------------------------------------------------------------------------
 
-// Returns when to look again.
+// Returns when to look again. While all Ps are idle somebody is in the poller.
 os::nanos scheduler::look_at_descriptors(os::nanos now) {
-  // relaxed: a hint; while a P is idle somebody watches.
-  if (!descriptors.started() || idle_count_.load(relaxed) != 0 || io_waiters() == 0) {
-    return os::k_never;
-  }
+  const int idle = idle_count_.load(relaxed);  // relaxed: a hint
+  if (!descriptors.started() || idle == procs()) return os::k_never;
   // relaxed: the monitor's own. Short when nobody has had a turn since the last look.
   const os::nanos limit =
       timer_slack_.load(relaxed) == k_short_timer_slack ? k_standstill : k_neglect;
@@ -219,6 +269,7 @@ os::nanos scheduler::look_at_descriptors(os::nanos now) {
     }
     if (found) urge(now);
   }
+  if (idle != 0 && last_look() == visible_work::stealable) wake_p();
   return now + limit;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "os/thread.h"
+
 namespace magpie::rt {
 
 void run_queue::push_slow(G* g, goroutine_queue& overflow) {
@@ -31,6 +33,34 @@ G* run_queue::pop_newest() {
   }
   tail_.store(tail, release);  // as above; thieves were faster
   return nullptr;
+}
+
+void run_queue::turn_thief_away() {
+  thief seen = thief::wants;
+  // relaxed: nothing of the thief's is seen. acquire: pairs with the release of a thief that
+  // leaves.
+  if (thief_.compare_exchange_strong(seen, thief::refused, relaxed, acquire)) return;
+  constexpr int k_patience = 100;  // two instructions, unless it has lost its processor
+  for (int looks = 0; thief_.load(acquire) == thief::inside; ++looks) {  // as above
+    looks < k_patience ? cpu_relax() : os::yield_thread();
+  }
+}
+
+G* run_queue::steal_next() {
+  thief seen = thief::none;
+  // relaxed: the fence orders it. acquire: pairs with the release of the thief before. [announce]
+  if (!thief_.compare_exchange_strong(seen, thief::wants, acquire, relaxed)) return nullptr;
+  os::heavy_fence();  // [fence]
+  G* taken = nullptr;
+  seen = thief::wants;
+  // acquire: the owner's last swap is seen. [look] relaxed: what is decided is who goes first.
+  if (!owner_inside_.load(acquire) &&
+      thief_.compare_exchange_strong(seen, thief::inside, relaxed, relaxed)) {
+    taken = run_next_.load(acquire);  // pairs with push_next(): what its maker wrote
+    if (taken != nullptr) run_next_.store(nullptr, release);  // as in swap_next()
+  }
+  thief_.store(thief::none, release);  // pairs with turn_thief_away() and the next thief
+  return taken;
 }
 
 std::size_t run_queue::push_all(G* const* from, std::size_t count) {

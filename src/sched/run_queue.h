@@ -5,7 +5,7 @@
 //   R1  slots [head, tail) of the ring hold goroutines, each in exactly one slot;
 //   R2  only the owner writes tail_ and slots; anybody advances head_, by compare-exchange, and
 //       whoever advanced it over a slot owns the goroutine that was there;
-//   R3  only the owner puts into run_next_; anybody empties it, by compare-exchange.
+//   R3  only the owner puts into run_next_; the owner empties it, and a thief that has said so.
 //
 // head_ and tail_ run freely over 32 bits; their difference is the length.
 //
@@ -22,6 +22,18 @@
 // and the count makes the compare-exchange of every thief fail that has read head_ before. A thief
 // that reads it afterwards sees the new tail_, too.
 //
+// run_next. The owner fills and empties it at every turn of goroutines that wake each other, a
+// thief once in a long while: only when the owner has stood still for microseconds. So the owner
+// pays with two plain stores, and the thief for a barrier on both sides (os/fence.h):
+//
+//   owner:  [enter]    owner_inside_ = true   [fence]  [look] at thief_,       then swaps run_next_
+//   thief:  [announce] thief_ = wants         [fence]  [look] at owner_inside_, then takes
+//   run_next_
+//
+// One of them sees the other, and whoever sees the other first has its way: a thief that sees the
+// owner gives up; an owner that sees a thief refuses it, by compare-exchange, unless the thief has
+// already gone in by another: then it waits for the thief's two instructions. One thief at a time.
+//
 // None of these is a full barrier. The wake-up protocol needs one between publishing work and
 // looking for sleepers; it is in wake_p(), see idle.cpp.
 #pragma once
@@ -32,6 +44,7 @@
 #include "base/atomic.h"
 #include "base/cacheline.h"
 #include "goroutine/g.h"
+#include "os/fence.h"
 
 namespace magpie::rt {
 
@@ -57,13 +70,12 @@ class run_queue {
 
   // Into run_next; whoever was there moves to the ring, as with push(). True: somebody was.
   bool push_next(G* g, goroutine_queue& overflow) {
-    // An empty slot stays empty until the owner fills it (R3): no exchange is needed.
+    // An empty slot stays empty until the owner fills it (R3).
     if (run_next_.load(relaxed) == nullptr) {
-      run_next_.store(g, release);  // publishes g to a thief's take_next()
+      run_next_.store(g, release);  // publishes g to steal_next()
       return false;
     }
-    // release: as above; acquire because the old one, if no thief got it, is ours to push.
-    G* const old = run_next_.exchange(g, acq_rel);
+    G* const old = swap_next(g);
     if (old == nullptr) return false;
     push(old, overflow);
     return true;
@@ -118,18 +130,15 @@ class run_queue {
   // empty.
   G* steal_half_from(run_queue& victim);
 
+  // Empties run_next.
+  G* take_next() {
+    return run_next_.load(relaxed) != nullptr ? swap_next(nullptr) : nullptr;  // relaxed: as above
+  }
+
   // ---- Any thread ----
 
-  // Empties run_next. The owner uses it, too.
-  G* take_next() {
-    G* next = run_next_.load(relaxed);  // relaxed: the exchange below decides
-    // acquire pairs with the release in push_next(): what the spawner or waker wrote is visible.
-    // release: who sees the slot empty in empty() also sees what was pushed to the ring before.
-    if (next == nullptr || !run_next_.compare_exchange_strong(next, nullptr, acq_rel, relaxed)) {
-      return nullptr;
-    }
-    return next;
-  }
+  // For a thief: as rare as it is slow. Null: it was gone, or another thief is at it.
+  G* steal_next();
 
   // The one in run_next, to be compared only.
   const G* peek_next() const { return run_next_.load(relaxed); }  // relaxed: a hint
@@ -159,6 +168,21 @@ class run_queue {
     return head_.compare_exchange_strong(seen, moved, acq_rel, acquire);
   }
 
+  G* swap_next(G* g) {
+    owner_inside_.store(true, relaxed);  // relaxed: the fence orders it. [enter]
+    os::light_fence();                   // [fence]
+    // relaxed: as above. [look]
+    if (thief_.load(relaxed) != thief::none) [[unlikely]]
+      turn_thief_away();
+    G* const old = run_next_.load(relaxed);  // relaxed: the owner put it there
+    // release: publishes g to steal_next(); and who sees the slot empty in empty() also sees what
+    // was pushed to the ring before.
+    run_next_.store(g, release);
+    owner_inside_.store(false, release);  // pairs with the thief's [look]
+    return old;
+  }
+  void turn_thief_away();
+
   void push_slow(G* g, goroutine_queue& overflow);
   std::uint32_t grab_half(G** out);
 
@@ -166,6 +190,14 @@ class run_queue {
   alignas(k_cache_line) atomic<std::uint64_t> head_{0};
   atomic<std::uint32_t> tail_{0};
   atomic<G*> run_next_{nullptr};
+  atomic<bool> owner_inside_{false};
+  enum class thief : std::uint8_t {
+    none,
+    wants,
+    refused,
+    inside,
+  };
+  atomic<thief> thief_{thief::none};
   alignas(k_cache_line) atomic<G*> slots_[k_size];
 };
 

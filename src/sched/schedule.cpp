@@ -132,12 +132,11 @@ G* scheduler::take_global_batch_locked(M& m) {
   if (count == 0) return nullptr;
   // They may have waited for long: nothing of them is in the cache. What each begins with is
   // fetched while the others are looked at.
-  for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(&batch[i]->fiber);
   for (std::size_t i = 0; i < count; ++i) {
-    if (batch[i]->fiber.stack == nullptr) continue;
-    const auto* const top = static_cast<const char*>(batch[i]->fiber.registers.stack_pointer);
-    for (std::size_t line = 0; line < 3; ++line) __builtin_prefetch(top + line * k_cache_line);
+    __builtin_prefetch(batch[i], 1);
+    __builtin_prefetch(&batch[i]->fiber, 1);
   }
+  for (std::size_t i = 0; i < count; ++i) fetch_frames(*batch[i]);
   m.p->queue.push_all(batch + 1, count - 1);
   return batch[0];
 }

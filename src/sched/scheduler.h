@@ -44,6 +44,21 @@ class wake_list;
 // Where a G was allocated; found from its address.
 struct g_arena;
 
+// For one that has waited for long, and goes on soon: the frames it comes back to, and the first
+// ones of its stack, if they are on the same page. Inlined by force: g++ finds that it has no
+// effect, and drops calls of such functions.
+[[gnu::always_inline]] inline void fetch_frames(const G& g) {
+  if (g.fiber.stack == nullptr) return;
+  const auto at = reinterpret_cast<std::uintptr_t>(g.fiber.registers.stack_pointer);
+  const std::uintptr_t end = (at | 4095) + 1;
+  for (std::uintptr_t line = at; line < at + 5 * k_cache_line; line += k_cache_line) {
+    __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
+  }
+  for (std::uintptr_t line = end - 3 * k_cache_line; line != end; line += k_cache_line) {
+    __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
+  }
+}
+
 class scheduler {
  public:
   scheduler(const config&, runtime* facade);
@@ -71,10 +86,16 @@ class scheduler {
   // The running goroutine waits. `commit` runs after its stack was left: it makes the waiting
   // known to whoever will call ready(), and may refuse. Returns on the M it was woken on.
   M* park(M* m, wait_reason, park_commit commit, void* argument);
+  // The same where nothing can be refused: `finish` finds the argument in M::leaving.
+  M* park_until_woken(M* m, wait_reason, void (*finish)(M&), void* argument);
   // A waiting goroutine becomes runnable. m: the caller's M in this runtime, or null.
   void ready(M* m, G* g);
   // The same for several, which are in the state runnable already.
-  void ready_all(M* m, G* const* woken, std::size_t count);
+  enum class wake_policy {
+    wake_others,
+    keep_here,  // for as long as this P gets on with them; see polling.cpp
+  };
+  void ready_all(M* m, G* const* woken, std::size_t count, wake_policy = wake_policy::wake_others);
   // Others on this P get their turn first.
   M* yield(M* m);
   // Its time slice is over: it goes to the end of the line.
@@ -254,10 +275,17 @@ class scheduler {
   void collect_from_ring(int number, wake_list&);
   bool ask_poller(M* m);
   bool deliver(M* m, const poll_batch&);
+  void measure_pace(P& p) const;
+  bool keeps_to_itself(const P& p) const;
   run_queue::popped from_poller(M& m);
   bool poll_is_overdue(os::nanos limit) const;
   void ask_poller_under_load(M& m);
-  bool become_watcher(M& m);
+  struct watch {
+    bool assigned = false;   // the M is the watcher
+    bool in_poller = false;  // ... and sleeps there; else beside it
+    os::nanos glance = 0;    // for so long
+  };
+  watch become_watcher(M& m);
   void resign_as_watcher();
   void watch_until(os::nanos deadline, poll_batch& out);
   os::nanos look_at_descriptors(os::nanos now);
@@ -414,6 +442,7 @@ class scheduler {
   std::size_t locked_sleepers_ = 0;  // Ms that wait for the turn of the goroutine they belong to
   M* timekeeper_ = nullptr;
   M* watcher_ = nullptr;
+  bool watcher_in_poller_ = false;
   bool stopping_ = false;
   bool monitor_rests_ = false;  // every P was idle: whoever takes one wakes the monitor
   // Wishes for threads, granted by the spawner: making a thread allocates and may block, which

@@ -129,7 +129,7 @@ G* scheduler::steal_forgotten(M& m) {
     if (seen.g != g || seen.turns != turns) {
       seen = {g, turns, now};
     } else if (now - seen.since > patience) {
-      if (G* const taken = victim.queue.take_next()) {
+      if (G* const taken = victim.queue.steal_next()) {
         m.p->counters.steals.add();
         m.p->counters.stolen.add();
         begin_loot(m, 1);

@@ -54,12 +54,54 @@ void remove(detail::wait_list& list, wait_node& node) {
   node.listed = false;
 }
 
-wait_node* pop_front(detail::wait_list& list) {
+namespace {
+
+template <class List>
+wait_node* pop_first_undecided(List& list) {
   while (wait_node* const node = list.first) {
     remove(list, *node);
     if (node->who->decide(node)) return node;
   }
   return nullptr;
+}
+
+// As far ahead as the fetching of one takes, in turns of the loop that wakes them.
+constexpr std::uint32_t k_ahead = 12;
+
+}  // namespace
+
+wait_node* pop_front(detail::wait_list& list) { return pop_first_undecided(list); }
+wait_node* pop_front(long_wait_list& list) { return pop_first_undecided(list); }
+
+// trailing_ is in the list whenever anybody is: so it may be written to.
+void push_back(long_wait_list& list, wait_node& node) {
+  wait_node* const last = list.last;
+  push_back(static_cast<detail::wait_list&>(list), node);
+  if (last == nullptr) {
+    list.trailing_ = &node;
+    return;
+  }
+  node.position = last->position + 1;
+  if (node.position - list.trailing_->position < k_ahead) return;
+  list.trailing_->ahead = &node;
+  list.trailing_ = list.trailing_->next;
+}
+
+void push_front(long_wait_list& list, wait_node& node) {
+  wait_node* const first = list.first;
+  push_front(static_cast<detail::wait_list&>(list), node);
+  if (first == nullptr) {
+    list.trailing_ = &node;
+  } else {
+    node.position = first->position - 1;
+  }
+}
+
+void remove(long_wait_list& list, wait_node& node) {
+  if (list.trailing_ == &node) {
+    list.trailing_ = node.next != nullptr ? node.next : node.previous;
+  }
+  remove(static_cast<detail::wait_list&>(list), node);
 }
 
 // ---- Blocking ---------------------------------------------------------------------------------
@@ -124,6 +166,19 @@ bool sleep_as_thread_until(const blocked_call& call, os::nanos deadline) {
 
 }  // namespace
 
+// The usual wait, by the shortest way.
+void entry::block(waiter& me, wait_reason why, object_guard& held) {
+  detail::lock_word& word = held.hand_over();
+  if (m_ == nullptr) return sleep_as_thread({me, release_held, &word});
+  me.g = m_->current;
+  me.g->waits_as = &me;
+  const auto unlock = [](M& m) {
+    unlock_object(*static_cast<detail::lock_word*>(m.leaving.argument));
+  };
+  m_ = m_->scheduler_.park_until_woken(m_, why, unlock, &word);
+  me.g->waits_as = nullptr;
+}
+
 void entry::block(waiter& me, wait_reason why, enlist_function enlist, void* argument) {
   blocked_call call{me, enlist, argument};
   if (m_ == nullptr) return sleep_as_thread(call);
@@ -165,16 +220,17 @@ void waiter::wake(M* m) {
   home.ready(m != nullptr && &m->scheduler_ == &home ? m : nullptr, woken);
 }
 
-void wake_list::wake_all(M* m) {
+void wake_list::wake_all(M* m, scheduler::wake_policy policy) {
   waiter* w = std::exchange(first_, nullptr);
   last_ = nullptr;
-  if (w != nullptr && w->next_woken == nullptr) return w->wake(m);
+  const bool alone = w != nullptr && w->next_woken == nullptr;
+  if (alone && policy == scheduler::wake_policy::wake_others) return w->wake(m);
   G* batch[run_queue::k_size / 2];
   std::size_t count = 0;
   scheduler* home = nullptr;  // of those in the batch
   const auto send_off = [&] {
     if (count == 0) return;
-    home->ready_all(m != nullptr && &m->scheduler_ == home ? m : nullptr, batch, count);
+    home->ready_all(m != nullptr && &m->scheduler_ == home ? m : nullptr, batch, count, policy);
     count = 0;
   };
   while (w != nullptr) {

@@ -27,9 +27,11 @@
 #include <magpie/detail/duration.h>
 #include <magpie/detail/waiting.h>
 
+#include <cstdint>
 #include <utility>
 
 #include "base/atomic.h"
+#include "base/cacheline.h"
 #include "os/clock.h"
 #include "os/note.h"
 #include "sched/gate.h"
@@ -121,6 +123,13 @@ struct wait_node {
   wait_node* next = nullptr;
   wait_node* previous = nullptr;
   waiter* const who;
+
+  // A hint for whoever wakes a long_wait_list. Its nodes are on stacks that were left long ago,
+  // each in nobody's cache and on a page of its own, and the way from one to the next is only known
+  // when the one is there. This one comes some places after, or did once; it may be gone: to be
+  // fetched, never to be read. Null: not known.
+  const wait_node* ahead = nullptr;
+  std::uint32_t position = 0;  // counts up along the list
   bool listed = false;
 };
 
@@ -134,6 +143,35 @@ void remove(detail::wait_list&, wait_node&);
 // already are taken off, too. Null: nobody waits.
 wait_node* pop_front(detail::wait_list&);
 
+// Where a million may wait, to be woken all at once: keeps up wait_node::ahead. The same functions.
+struct long_wait_list : private detail::wait_list {
+  using wait_list::first;
+
+ private:
+  wait_node* trailing_ = nullptr;  // some places before the last
+
+  friend void push_back(long_wait_list&, wait_node&);
+  friend void push_front(long_wait_list&, wait_node&);
+  friend void remove(long_wait_list&, wait_node&);
+  friend wait_node* pop_front(long_wait_list&);
+};
+void push_back(long_wait_list&, wait_node&);
+void push_front(long_wait_list&, wait_node&);
+void remove(long_wait_list&, wait_node&);
+wait_node* pop_front(long_wait_list&);
+
+// Before pop_front() by one who will take many: the lines that a later call needs. Inlined by
+// force: g++ finds that it has no effect, and drops calls of such functions.
+[[gnu::always_inline]] inline void fetch_ahead(const long_wait_list& list) {
+  const auto* const node =
+      reinterpret_cast<const char*>(list.first != nullptr ? list.first->ahead : nullptr);
+  if (node == nullptr) return;
+  // The node, and around it the waiter it belongs to, which is in the same frame.
+  __builtin_prefetch(node - k_cache_line, 1);
+  __builtin_prefetch(node, 1);
+  __builtin_prefetch(node + k_cache_line, 1);
+}
+
 // Those to wake when the object's lock has been released.
 class wake_list {
  public:
@@ -142,13 +180,14 @@ class wake_list {
     w.next_woken = nullptr;
     (last_ != nullptr ? last_->next_woken : first_) = &w;
     last_ = &w;
+    if (w.g != nullptr) __builtin_prefetch(&w.g->fiber, 1);  // wake_all() changes its state
   }
   // Everybody in the list for whom decide() was won. Under the object's lock.
   void add_all(detail::wait_list& list) {
     while (wait_node* const node = pop_front(list)) add(*node->who);
   }
   // Not under any lock.
-  void wake_all(M* m);
+  void wake_all(M* m, scheduler::wake_policy = scheduler::wake_policy::wake_others);
 
  private:
   waiter* first_ = nullptr;
@@ -173,9 +212,7 @@ class [[nodiscard]] entry {
   M* m() const { return m_; }
 
   // Waits until somebody has decided about `me` and woken it. `held` is released meanwhile.
-  void block(waiter& me, wait_reason why, object_guard& held) {
-    block(me, why, release_held, &held.hand_over());
-  }
+  void block(waiter& me, wait_reason why, object_guard& held);
 
   // The same, at most until the deadline; `me` is contested. False: the time is up, nobody else
   // wakes `me` any more, and its nodes are still listed.

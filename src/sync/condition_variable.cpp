@@ -5,26 +5,31 @@
 // both sides say how far they are in one word: the waiter that it sleeps, the notifier that it has
 // taken it off the list. Whoever comes second knows of the other: the notifier then wakes, the
 // waiter does not go to sleep.
+//
+// Lifetime. Once everybody was notified the object may go away. So a notifier tells those it has
+// taken off the list when it does not touch the object any more, and one who was notified does not
+// either. For one whose time is up see leaving.h; it does not say, either, that nobody waits any
+// more: a notifier that saw that would not wait for its last touch.
 
 #include <magpie/condition_variable.h>
 
 #include <magpie/errors.h>
 
-#include "sched/waiting.h"
+#include "sync/leaving.h"
 
 namespace magpie {
 
 using namespace rt;
 
-struct condition_variable::waiting : waiter {
+struct condition_variable::waiting : leaving_waiter {
   enum class progress {
     listed,
     asleep,
     notified
   };
 
-  wait_node node{*this};
-  atomic<progress> at{progress::listed};
+  atomic<progress> reached{progress::listed};
+  waiting* next_taken = nullptr;  // off the list
 
   static waiting& of(const wait_node& n) { return *static_cast<waiting*>(n.who); }
 
@@ -32,13 +37,13 @@ struct condition_variable::waiting : waiter {
   static bool fall_asleep(void* self) {
     progress found = progress::listed;
     // release: the record is complete for who wakes; acquire: what the notifier did.
-    return static_cast<waiting*>(self)->at.compare_exchange_strong(found, progress::asleep, acq_rel,
-                                                                   acquire);
+    return static_cast<waiting*>(self)->reached.compare_exchange_strong(found, progress::asleep,
+                                                                        acq_rel, acquire);
   }
   // True: it sleeps, and has to be woken. Otherwise it may be gone.
   bool notify() {
     // acq_rel: as above.
-    return at.exchange(progress::notified, acq_rel) == progress::asleep;
+    return reached.exchange(progress::notified, acq_rel) == progress::asleep;
   }
 };
 
@@ -70,25 +75,36 @@ bool condition_variable::sleep(waiting& me, time_point deadline) {
                          to_nanos(deadline))) {
     return true;
   }
-  const object_guard held(lock_);
-  remove(waiting_, me.node);
-  if (waiting_.first == nullptr) waits_.store(false, relaxed);  // relaxed: under the lock
+  me.leave(lock_, waiting_);
   return false;
 }
 
 // At most so many; 0: everybody.
 void condition_variable::notify_slow(int count) noexcept {
   const entry inside;
-  wake_list woken;
+  waiting* first_taken = nullptr;
+  waiting** last_link = &first_taken;
+  bool somebody_was_late = false;
   {
     const object_guard held(lock_);
-    for (int left = count; count == 0 || left > 0; --left) {
-      wait_node* const first = pop_front(waiting_);
-      if (first == nullptr) break;
-      waiting& next = waiting::of(*first);
-      if (next.notify()) woken.add(next);
+    int taken = 0;
+    for (wait_node* node = waiting_.first; node != nullptr && (count == 0 || taken < count);) {
+      waiting& next = waiting::of(*node);
+      node = node->next;
+      if (take_off(waiting_, next)) {
+        ++taken;
+        *std::exchange(last_link, &next.next_taken) = &next;
+      } else {
+        somebody_was_late = true;
+      }
     }
     if (waiting_.first == nullptr) waits_.store(false, relaxed);  // relaxed: under the lock
+  }
+  if (somebody_was_late) wait_for_leavers(lock_, waiting_);
+  wake_list woken;
+  for (waiting* w = first_taken; w != nullptr;) {
+    waiting& next = *std::exchange(w, w->next_taken);  // before it is told: it may be gone then
+    if (next.notify()) woken.add(next);
   }
   woken.wake_all(inside.m());
 }

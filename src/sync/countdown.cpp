@@ -3,14 +3,18 @@
 // The state is changed by one atomic step, by whoever counts. The bit for "somebody waits" is set
 // under the object's lock, only while the number is not zero, and before the lock is released its
 // owner is on the list. So the one change that leads to zero with the bit set owns the list: it
-// takes the lock, the list, and the bit away, and wakes. The object cannot go away before, because
-// those it wakes are still inside wait().
+// takes the list, under the lock, then the bit away, and wakes.
+//
+// Lifetime. The first of those who wait for the zero may destroy the object when it is back. So
+// whoever takes the bit away does not touch the object afterwards, nor does one who was woken; and
+// one who finds the number zero, but the bit still set, waits for that last touch.
 
 #include <magpie/detail/countdown.h>
 
 #include <magpie/errors.h>
 #include <magpie/wait_group.h>
 
+#include "os/thread.h"
 #include "sched/waiting.h"
 
 namespace magpie::detail {
@@ -26,23 +30,20 @@ constexpr wait_reason reason_of(countdown::kind k) {
 }  // namespace
 
 void countdown::wait(kind k) {
-  {
-    entry inside;
-    object_guard held(lock_);
-    state found = state_.load(relaxed);  // relaxed: the exchange decides
-    for (;;) {
-      if (is_zero(found)) return static_cast<void>(read());
-      // relaxed: who sees the bit takes the lock.
-      if (state_.compare_exchange_weak(found, found | k_wake, relaxed)) break;
-    }
+  entry inside;
+  object_guard held(lock_);
+  state found = state_.load(relaxed);  // relaxed: the exchange decides
+  while (found > k_wake) {
+    // relaxed: who sees the bit takes the lock.
+    if (!state_.compare_exchange_weak(found, found | k_wake, relaxed)) continue;
     waiter me;
     me.object = this;
     wait_node node{me};
     push_back(waiting_, node);
-    inside.block(me, reason_of(k), held);
+    return inside.block(me, reason_of(k), held);
   }
-  if (k == kind::wait_group && read() != 0)
-    throw_wait_group_misuse("wait_group: used again before an earlier wait() has returned");
+  held.unlock();
+  while (read() == k_wake) os::yield_thread();
 }
 
 void countdown::wake_all() {
@@ -51,8 +52,8 @@ void countdown::wake_all() {
   {
     const object_guard held(lock_);
     woken.add_all(waiting_);
-    state_.fetch_sub(k_wake, relaxed);  // relaxed: those who are woken learn it from the wake
   }
+  state_.fetch_sub(k_wake, release);  // pairs with read(). The last touch
   woken.wake_all(inside.m());
 }
 

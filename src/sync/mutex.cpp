@@ -42,11 +42,6 @@ constexpr std::uint32_t k_waiting = 2;
 constexpr std::uint32_t k_on_way = 4;
 constexpr std::uint32_t k_give = 8;
 
-std::uint64_t patience() {
-  static const std::uint64_t ticks = os::ticks_per_second() / 1000;
-  return ticks;
-}
-
 }  // namespace
 
 struct mutex::waiting : waiter {
@@ -69,18 +64,15 @@ bool mutex::try_lock_slow() {
   return false;
 }
 
-void mutex::lock_slow() { lock_until_nanos(os::k_never); }
-
-bool mutex::lock_slow_until(time_point deadline) { return lock_until_nanos(to_nanos(deadline)); }
-
-bool mutex::lock_until_nanos(os::nanos deadline) {
+// False: the time is up.
+bool mutex::lock_slow(time_point deadline) {
   entry inside;
   std::uint64_t since = 0;
   bool on_the_way = false;
   for (;;) {
     if (spin_for_it(inside.m(), on_the_way)) return true;
-    const bool timed = deadline != os::k_never;
-    const bool time_is_up = timed && os::now() >= deadline;
+    const bool timed = deadline != never;
+    const bool time_is_up = timed && os::now() >= to_nanos(deadline);
     waiting me;
     me.in_vain = since != 0;
     me.since = since != 0 ? since : os::ticks();
@@ -100,7 +92,7 @@ bool mutex::lock_until_nanos(os::nanos deadline) {
     me.holder = &holder_;
     if (!timed) {
       inside.block(me, wait_reason::mutex_lock, held);
-    } else if (!inside.block_until(me, wait_reason::mutex_lock, held, deadline)) {
+    } else if (!inside.block_until(me, wait_reason::mutex_lock, held, to_nanos(deadline))) {
       give_up(me);
       return false;
     }
@@ -125,7 +117,7 @@ bool mutex::spin_for_it(M* m, bool& on_the_way) {
       // relaxed: keeps the holder from waking somebody; nothing is published.
       on_the_way = state_.compare_exchange_strong(found, found | k_on_way, relaxed);
     }
-    pause_between_spins();
+    pause_between_spins(i);
   }
   return false;
 }
@@ -137,6 +129,8 @@ bool mutex::take_or_stay(bool& on_the_way, std::uint32_t marks) {
   for (;;) {
     const bool is_free = (found & k_locked) == 0;
     const std::uint32_t next = (found & ~arrived) | (is_free ? k_locked : marks);
+    // Who unlocks a mutex with k_waiting and nobody on the way comes for the object's lock first.
+    if (next == found && (found & (k_waiting | k_on_way)) == k_waiting) return false;
     // acquire: as in lock(); the marks need no order, the list is under the lock.
     if (!state_.compare_exchange_weak(found, next, acquire, relaxed)) continue;
     on_the_way = false;
@@ -186,10 +180,10 @@ bool mutex::release_quickly() {
   }
 }
 
-// True: it went to one who had starved. `m`: the caller's, inside the gate.
+// Somebody had to be woken. True: it went to one who had starved. `m`: the caller's, inside the
+// gate.
 bool mutex::unlock_from(M* m) {
-  for (;;) {
-    if (release_quickly()) return false;
+  do {
     object_guard held(lock_);
     wait_node* const node = pop_front(waiting_);
     if (node == nullptr) {  // their time was up: there is nobody to wake
@@ -208,7 +202,8 @@ bool mutex::unlock_from(M* m) {
     held.unlock();
     next.wake(m);
     return starved;
-  }
+  } while (!release_quickly());
+  return false;
 }
 
 }  // namespace magpie

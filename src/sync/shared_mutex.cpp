@@ -3,9 +3,25 @@
 // The state counts readers and has five bits:
 //
 //   k_writer     a writer has it;
-//   k_queued     somebody is on a list: who comes now waits, too, and who leaves looks at the
-//   lists; k_slots      readers may mark themselves in slots instead of being counted; k_gathering
-//   somebody turns readers in slots into counted ones: nobody gets it meanwhile.
+//   k_queued     somebody is on a list: who comes now waits, too, and who leaves looks there;
+//   k_slots      readers may mark themselves in slots instead of being counted;
+//   k_gathering  somebody turns readers in slots into counted ones: nobody gets it meanwhile;
+//   k_places     some of those counted have not come yet: see below.
+//
+// Who is next. A writer who leaves lets in the readers who wait, all of them; the last reader who
+// leaves lets in the first writer. If one let in had the lock before it runs, whoever comes
+// meanwhile would have to wait, the next writer for all of those readers, and everybody else
+// behind that writer: with more goroutines than processors, each operation would wait for ever
+// after. So nobody has the lock before it runs, but for one who has waited for a millisecond: that
+// one is given it.
+//   Readers are let in with a number of places. Those are counted, and a writer waits until all
+// were taken and left; but who takes them is open. A reader who runs takes the place of one that
+// does not run yet; the latter, when it comes, need not care for a writer who waits, and waits
+// again only if one has the lock.
+//   For a writer the lock is freed. Until the woken one comes, k_queued is not set, though others
+// may be on the lists: whoever runs uses the lock as if it were alone. So: while somebody is on a
+// list, k_queued is set or a writer is on its way, which sets it as soon as it has come; also if
+// its time is up by then.
 //
 // A counter that every reader writes is a cache line that travels between processors with every
 // lock. So there is a table for the whole process, a line of slots for each reader's goroutine (by
@@ -18,20 +34,22 @@
 //
 // Both pairs are sequentially consistent: either the reader sees the slots closed, or the writer
 // finds it. A reader that sees them closed takes its mark back; if the mark is gone by then, the
-// writer has counted it, and it has the lock after all.
+// writer has counted it, or another reader has left with it and without its own: it has the lock
+// after all.
 //
-// While k_gathering is set the count may be off, even below zero for a moment (it wraps around in
-// the upper bits): a hold is counted before its slot is emptied, and taken back if the reader was
-// faster. Nobody decides by the count then; the one who gathers settles it afterwards.
+// While k_gathering is set the count may be too high: a hold is counted before its slot is emptied,
+// and taken back if the reader was faster. Nobody decides by the count then; the one who gathers
+// settles it afterwards.
 //
-// Gathering costs a look at the whole table. After it, slots stay closed for nine times as long as
-// it took: writers lose at most a tenth of the time with it. They are opened when readers meet.
+// Gathering costs a look at the whole table, and nobody gets the lock meanwhile. After it slots
+// stay closed for a while, at least eight times as long as it took, and twice as long each time
+// that they were needed for a shorter while than that. They are opened when readers meet.
 //
 // Lifetime: as in mutex.cpp. A reader in a slot does not touch the lock when it leaves.
 
 #include <magpie/shared_mutex.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "base/cacheline.h"
 #include "base/check.h"
@@ -48,9 +66,11 @@ namespace {
 constexpr std::uint32_t k_queued = 2;
 constexpr std::uint32_t k_slots = 4;
 constexpr std::uint32_t k_gathering = 8;
-constexpr std::uint32_t k_on_way = 16;
+constexpr std::uint32_t k_places = 16;
 
-constexpr std::uint64_t k_rest_factor = 9;
+// How long slots stay closed, in lengths of a gathering: a power of two, between these.
+constexpr std::uint8_t k_shortest_rest = 3;
+constexpr std::uint8_t k_longest_rest = 10;
 
 constexpr unsigned k_line_bits = 8;
 struct alignas(k_cache_line) slot_line {
@@ -67,36 +87,47 @@ slot_line& own_line() {
 }
 
 // Calls `attempt` some times, if those who have the lock may be running elsewhere: most hold it for
-// less than it costs to wait. Not when others wait already: it is theirs first.
+// less than it costs to wait. Not while one of `vain` is set: those it waits for do not run yet.
 template <class Attempt>
-bool spin(const M* m, const atomic<std::uint32_t>& state, Attempt attempt) {
+bool spin(const M* m, const atomic<std::uint32_t>& state, std::uint32_t vain, Attempt attempt) {
   if (!spinning_pays(m)) return false;
   for (int i = 0; i < k_spins; ++i) {
     if (attempt()) return true;
-    if ((state.load(relaxed) & k_queued) != 0) return false;  // relaxed: a hint
-    pause_between_spins();
+    if ((state.load(relaxed) & vain) != 0) return false;  // relaxed: a hint
+    pause_between_spins(i);
   }
-  return false;
+  return attempt();
 }
 
 }  // namespace
 
 struct shared_mutex::waiting : waiter {
   wait_node node{*this};
-  std::uint64_t since = 0;  // ticks; writers only, over all attempts
+  std::uint64_t since = 0;  // ticks; over all attempts
   bool in_vain = false;     // was woken before, and found it locked
   bool given = false;       // it is ours
 
   static waiting& of(const wait_node& n) { return *static_cast<waiting*>(n.who); }
 };
 
-// Those to wake when the lock has been released.
+// Who is let in: to be woken when the lock has been released.
 struct shared_mutex::settlement {
   wake_list woken;
+  bool writer_starved = false;  // and was given it
 
-  void let_in(wait_node& n) {
-    waiting::of(n).given = true;
-    woken.add(*n.who);
+  // True: it has waited for too long, and has the lock when it wakes up.
+  bool let_in(wait_node& n, std::uint64_t time) {
+    waiting& w = waiting::of(n);
+    w.given = time - w.since > patience();
+    woken.add(w);
+    return w.given;
+  }
+
+  // The last thing that one who leaves does.
+  void wake_all(entry& inside) {
+    woken.wake_all(inside.m());
+    // One who starved gets this processor along with the lock.
+    if (writer_starved && inside.m() != nullptr) inside.yield();
   }
 };
 
@@ -111,8 +142,9 @@ bool shared_mutex::enter_slot() {
       continue;
     if ((state_.load(seq_cst) & k_slots) != 0) return true;  // [look]
     found = this;
-    // relaxed: nothing was done under the lock. Gone: somebody has counted it.
-    return !slot.compare_exchange_strong(found, nullptr, relaxed);
+    // Gone: a writer has counted it, or another reader has left in its place. acquire: what those
+    // have seen of writers in the meantime. relaxed: nothing was done under the lock.
+    return !slot.compare_exchange_strong(found, nullptr, relaxed, acquire);
   }
   return false;
 }
@@ -120,7 +152,7 @@ bool shared_mutex::enter_slot() {
 bool shared_mutex::leave_slot() {
   for (auto& slot : own_line().slots) {
     const void* found = this;
-    // relaxed: only worth a try? release pairs with [find].
+    // relaxed: only worth a try? release pairs with [find], and with the end of enter_slot().
     if (slot.load(relaxed) == this &&
         slot.compare_exchange_strong(found, nullptr, release, relaxed))
       return true;
@@ -134,61 +166,88 @@ bool shared_mutex::may_use_slots() const {
 
 // Every reader is counted afterwards, and the slots are closed. By the one who set k_gathering;
 // not under the lock, because it takes microseconds.
-void shared_mutex::gather_readers(void* m) {
+void shared_mutex::gather_readers(M* m) {
   const std::uint64_t start = os::ticks();
+  slots_open_.store(false, relaxed);  // relaxed: a hint
   for (slot_line& line : g_lines) {
     for (auto& slot : line.slots) {
       if (slot.load(seq_cst) != this) continue;  // [find]
       state_.fetch_add(k_reader, relaxed);       // relaxed: only the number counts
       const void* found = this;
-      // acquire pairs with leave_slot(): what the reader did is over. relaxed: as above.
-      if (!slot.compare_exchange_strong(found, nullptr, acquire, acquire))
+      // acquire pairs with leave_slot(): what the reader did is over. release: with the end of
+      // enter_slot(). relaxed: as above.
+      if (!slot.compare_exchange_strong(found, nullptr, acq_rel, acquire))
         state_.fetch_sub(k_reader, relaxed);
     }
   }
-  const std::uint64_t end = os::ticks();
-  no_slots_until_.store(end + (end - start) * k_rest_factor, relaxed);  // relaxed: a hint
+  rest_from_slots(start, os::ticks());
   settlement now;
   {
     const object_guard held(lock_);
     state_.fetch_and(~k_gathering, acq_rel);  // the count is right again, for all who see this
     settle(now);
   }
-  now.woken.wake_all(static_cast<M*>(m));
+  now.woken.wake_all(m);
+}
+
+// After a gathering. By the one who set k_gathering.
+void shared_mutex::rest_from_slots(std::uint64_t start, std::uint64_t end) {
+  const std::uint64_t rested_until = no_slots_until_.load(relaxed);  // relaxed: a hint
+  const std::uint64_t took = end - start;
+  if (start - rested_until < took << rest_) {
+    if (rest_ < k_longest_rest) ++rest_;
+  } else if (rest_ > k_shortest_rest) {
+    --rest_;
+  }
+  no_slots_until_.store(end + (took << rest_), relaxed);  // relaxed: a hint
 }
 
 // ---- Who is next ------------------------------------------------------------------------------
 
 // Lets in whoever may come in, after something has changed. Under the lock.
 void shared_mutex::settle(settlement& now) {
-  std::uint32_t found = state_.load(relaxed);  // relaxed: the exchanges decide
-  if ((found & (k_writer | k_gathering)) != 0) return;
-  std::uint32_t let_in = 0;
-  if (writers_.first != nullptr && found < k_reader) {
-    if (wait_node* const writer = pop_front(writers_)) {
-      now.let_in(*writer);
-      let_in = k_writer;
-    }
-  }
-  if (let_in == 0 && writers_.first == nullptr) {
-    while (wait_node* const reader = pop_front(readers_)) {
-      now.let_in(*reader);
-      let_in += k_reader;
-    }
-  }
+  // acquire: what those who left did is visible to those who are let in.
+  const std::uint32_t found = state_.load(acquire);
+  // Nobody waits, or somebody else looks after them: a writer on its way, or who has the lock.
+  if ((found & k_queued) == 0 || (found & (k_writer | k_gathering)) != 0) return;
+  // While it is queued nobody changes the state but under the lock.
+  std::uint32_t next = found & ~(k_queued | k_places);
+  if (next == 0) next = call_writer(now);
+  if (now.woken.empty() && writers_.first == nullptr) next += call_readers(now);
+  // release: as in unlock(). Free: nobody is left, or a writer is on its way.
+  state_.store(next == 0 ? 0 : next | marks(), release);
+}
+
+// What the state says about the lists. Under the lock.
+std::uint32_t shared_mutex::marks() const {
   const bool queued = writers_.first != nullptr || readers_.first != nullptr;
-  for (;;) {
-    const std::uint32_t next = ((found & ~k_queued) | (queued ? k_queued : 0)) + let_in;
-    // acq_rel: what those who left did is visible to those who come, and the other way round.
-    if (state_.compare_exchange_weak(found, next, acq_rel, relaxed)) return;
+  return (queued ? k_queued : 0) | (places_ != 0 ? k_places : 0);
+}
+
+// Everybody on the list of readers may come in. Returns what they add to the state. Under the lock.
+std::uint32_t shared_mutex::call_readers(settlement& now) {
+  if (readers_.first == nullptr) return 0;
+  const std::uint64_t time = os::ticks();
+  std::uint32_t all = 0;
+  while (wait_node* const reader = pop_front(readers_)) {
+    all += k_reader;
+    if (!now.let_in(*reader, time)) ++places_;
   }
+  return all;
+}
+
+// Wakes the first writer on the list, if there is one. Returns what it adds to the state: nothing
+// if it is only on its way. Under the lock.
+std::uint32_t shared_mutex::call_writer(settlement& now) {
+  wait_node* const writer = pop_front(writers_);
+  if (writer == nullptr) return 0;
+  now.writer_starved = now.let_in(*writer, os::ticks());
+  return now.writer_starved ? k_writer : 0;
 }
 
 // Puts `me` on the list and waits until it was woken. False: the time is up.
-bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, void* entry_inside, void* held,
+bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, entry& inside, object_guard& held,
                            time_point deadline) {
-  auto& inside = *static_cast<entry*>(entry_inside);
-  auto& guard = *static_cast<object_guard*>(held);
   const wait_reason why =
       &list == &writers_ ? wait_reason::shared_mutex_lock : wait_reason::shared_mutex_lock_shared;
   me.object = this;
@@ -200,10 +259,10 @@ bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, void* entry_ins
     push_back(list, me.node);
   }
   if (deadline == never) {
-    inside.block(me, why, guard);
+    inside.block(me, why, held);
     return true;
   }
-  if (inside.block_until(me, why, guard, to_nanos(deadline))) return true;
+  if (inside.block_until(me, why, held, to_nanos(deadline))) return true;
   settlement now;
   {
     const object_guard again(lock_);
@@ -218,14 +277,17 @@ bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, void* entry_ins
 
 bool shared_mutex::lock_slow(time_point deadline) {
   entry inside;
-  if (spin(inside.m(), state_, [this] { return try_lock_once(); })) return true;
+  constexpr std::uint32_t k_vain = k_queued | k_slots;
   std::uint64_t since = 0;
-  bool on_the_way = false;  // k_on_way stands for us
   for (;;) {
-    const bool time_is_up = on_the_way && deadline != never && os::now() >= to_nanos(deadline);
+    if (spin(inside.m(), state_, k_vain, [this] { return take_if_free(); })) {
+      if (since != 0) mark_queue();
+      return true;
+    }
+    const bool time_is_up = since != 0 && deadline != never && os::now() >= to_nanos(deadline);
     object_guard held(lock_);
-    const std::uint32_t found = take_or_stay(on_the_way, !time_is_up);
-    if ((found & ~k_on_way) == 0) return true;
+    const std::uint32_t found = take_or_stay(time_is_up ? 0 : k_queued);
+    if (found == 0) return true;
     if ((found & k_slots) != 0) {
       held.unlock();
       gather_readers(inside.m());
@@ -233,47 +295,57 @@ bool shared_mutex::lock_slow(time_point deadline) {
     }
     if (time_is_up) return false;
     waiting me;
-    me.in_vain = on_the_way;
+    me.in_vain = since != 0;
     me.since = since != 0 ? since : os::ticks();
     since = me.since;
-    if (!wait_in(writers_, me, &inside, &held, deadline)) return false;
+    if (!wait_in(writers_, me, inside, held, deadline)) return false;
     if (me.given) return true;
-    on_the_way = true;
   }
 }
 
+// By a writer who was on its way and has taken the lock.
+void shared_mutex::mark_queue() {
+  const object_guard held(lock_);
+  state_.fetch_or(marks(), relaxed);  // relaxed: the lists are under the lock
+}
+
 // One step for a writer who is not on a list: takes the lock if it is free, else closes the slots
-// if they are open, else says that somebody waits. Returns what was found. Under the lock.
-std::uint32_t shared_mutex::take_or_stay(bool on_the_way, bool stays) {
+// if they are open, else sets `mark`, and says that others wait. Returns what was found. Under the
+// lock.
+std::uint32_t shared_mutex::take_or_stay(std::uint32_t mark) {
   const bool others = writers_.first != nullptr || readers_.first != nullptr;
   std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
   for (;;) {
-    std::uint32_t next = on_the_way ? found & ~k_on_way : found;
-    if ((found & ~k_on_way) == 0) {
-      next |= k_writer | (others && next == 0 ? k_queued : 0);
+    std::uint32_t next = found;
+    if (found == 0) {
+      next = k_writer | (others ? k_queued : 0);
     } else if ((found & k_slots) != 0) {
-      next = (next & ~k_slots) | k_gathering;
-    } else if (stays || others) {
-      next |= k_queued;
+      next = (found & ~k_slots) | k_gathering;
+    } else {
+      next |= others ? k_queued : mark;
     }
     // seq_cst: [close]; as the acquire in lock() otherwise.
     if (state_.compare_exchange_weak(found, next, seq_cst, relaxed)) return found;
   }
 }
 
-bool shared_mutex::try_lock_once() {
-  std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
-  while ((found & ~k_on_way) == 0) {
-    // acquire: as in lock().
-    if (state_.compare_exchange_weak(found, found | k_writer, acquire, relaxed)) return true;
+bool shared_mutex::take_if_free() {
+  std::uint32_t found = state_.load(relaxed);  // relaxed: only worth a try?
+  // acquire: as in lock().
+  return found == 0 && state_.compare_exchange_strong(found, k_writer, acquire, relaxed);
+}
+
+bool shared_mutex::try_lock_slow() {
+  if (take_if_free()) return true;
+  std::uint32_t found = k_slots;
+  // relaxed: only worth a try? seq_cst: [close]. Somebody else may be faster.
+  if (state_.load(relaxed) != found ||
+      !state_.compare_exchange_strong(found, k_gathering, seq_cst, relaxed)) {
+    return false;
   }
-  if (found != k_slots) return false;
-  // seq_cst: [close]. Somebody else may be faster.
-  if (!state_.compare_exchange_strong(found, k_gathering, seq_cst, relaxed)) return false;
-  entry inside;
+  const entry inside;
   gather_readers(inside.m());
-  found = 0;
-  return state_.compare_exchange_strong(found, k_writer, acquire, relaxed);  // as above
+  return take_if_free();
 }
 
 // Readers who waited for this writer come before the next one.
@@ -292,53 +364,49 @@ void shared_mutex::unlock_slow() {
       const object_guard held(lock_);
       pass_on(now);
     }
-    if (now.woken.empty()) continue;
-    return now.woken.wake_all(inside.m());
+    if (!now.woken.empty()) return now.wake_all(inside);
   }
 }
 
 // From the writer who leaves to those on the lists. Under the lock; while there is a writer nobody
 // changes the state but under it.
 void shared_mutex::pass_on(settlement& now) {
-  std::uint32_t next = 0;
-  while (wait_node* const reader = pop_front(readers_)) {
-    now.let_in(*reader);
-    next += k_reader;
-  }
-  bool is_free = false;
-  if (next == 0) {
-    next = k_writer;  // also if nobody is left: it is unlocked in one step in the next round
-    if (wait_node* const writer = pop_front(writers_)) {
-      const waiting& first = waiting::of(*writer);
-      is_free = !first.in_vain && os::ticks() - first.since < os::ticks_per_second() / 1000;
-      if (is_free) {
-        now.woken.add(*writer->who);
-      } else {
-        now.let_in(*writer);
-      }
-    }
-  }
-  const std::uint32_t queued = writers_.first != nullptr ? k_queued : 0;
-  const std::uint32_t on_way = state_.load(relaxed) & k_on_way;  // relaxed: under the lock
-  // release: as in unlock().
-  state_.store(is_free ? k_on_way : next | queued | on_way, release);
+  std::uint32_t next = call_readers(now);
+  if (next == 0) next = call_writer(now);
+  // Nobody is left: then it is unlocked in one step, in the next round.
+  if (now.woken.empty()) next = k_writer;
+  state_.store(next == 0 ? 0 : next | marks(), release);  // as in settle()
 }
 
 // ---- Readers ----------------------------------------------------------------------------------
 
-bool shared_mutex::try_lock_shared_slow() {
+// Does not look who else waits, and does not wait; but when others come and go faster than it can
+// follow, a patient one lets them.
+bool shared_mutex::join_readers(manner how) {
   std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
+  // relaxed, here and below: a hint. It may be wrong after a race; whoever notices sets it right.
+  const bool hint = slots_open_.load(relaxed);
+  if (hint != ((found & k_slots) != 0)) slots_open_.store(!hint, relaxed);
   if ((found & k_slots) != 0) {
     if (enter_slot()) return true;
-    found = state_.load(relaxed);  // as above
+    found = state_.load(relaxed);  // relaxed: the exchange decides
   }
   bool crowded = false;
-  while ((found & (k_writer | k_queued | k_gathering)) == 0) {
+  bool patient = how == manner::patient;
+  while ((found & (k_writer | k_queued | k_gathering | k_places)) == 0) {
     crowded = crowded || found >= k_reader;
-    const bool open = crowded && (found & (k_slots | k_on_way)) == 0 && may_use_slots();
+    const bool closed = (found & k_slots) == 0;
+    const bool opens = crowded && closed && may_use_slots();
+    if (crowded && closed && !opens && std::exchange(patient, false) && others_rush(state_)) {
+      stay_away();
+      found = state_.load(relaxed);  // relaxed: as above
+      crowded = false;
+      continue;
+    }
     // acquire: as in lock().
-    if (state_.compare_exchange_weak(found, (found + k_reader) | (open ? k_slots : 0), acquire,
+    if (state_.compare_exchange_weak(found, (found + k_reader) | (opens ? k_slots : 0), acquire,
                                      relaxed)) {
+      if (opens) slots_open_.store(true, relaxed);  // relaxed: a hint
       return true;
     }
     crowded = true;
@@ -346,23 +414,53 @@ bool shared_mutex::try_lock_shared_slow() {
   return false;
 }
 
+bool shared_mutex::try_lock_shared_slow() {
+  if (join_readers(manner::prompt)) return true;
+  if ((state_.load(relaxed) & k_places) == 0) return false;  // relaxed: as if it were earlier
+  const entry inside;
+  const object_guard held(lock_);
+  if ((state_.load(relaxed) & k_queued) != 0) return false;  // relaxed: changes under the lock only
+  return take_place() || count_or_stay(k_writer | k_gathering, 0);
+}
+
 bool shared_mutex::lock_shared_slow(time_point deadline) {
   entry inside;
-  if (spin(inside.m(), state_, [this] { return try_lock_shared_slow(); })) return true;
-  object_guard held(lock_);
+  constexpr std::uint32_t k_vain = k_queued | k_places;
+  if (spin(inside.m(), state_, k_vain, [this] { return join_readers(manner::patient); }))
+    return true;
+  std::uint64_t since = 0;
+  for (;;) {
+    const bool time_is_up = since != 0 && deadline != never && os::now() >= to_nanos(deadline);
+    object_guard held(lock_);
+    const std::uint32_t bars = k_writer | k_gathering | (since == 0 ? k_queued : 0);
+    if (take_place() || count_or_stay(bars, time_is_up ? 0 : k_queued)) return true;
+    if (time_is_up) return false;
+    waiting me;
+    me.in_vain = since != 0;
+    me.since = since != 0 ? since : os::ticks();
+    since = me.since;
+    if (!wait_in(readers_, me, inside, held, deadline)) return false;
+    if (me.given) return true;
+  }
+}
+
+// For a reader who is not on a list: one of the holds that are counted already. Under the lock.
+bool shared_mutex::take_place() {
+  if (places_ == 0) return false;
+  if (--places_ == 0) state_.fetch_and(~k_places, relaxed);  // relaxed: the lock orders it
+  return true;
+}
+
+// One step for a reader who is not on a list: is counted unless one of `bars` is set, and sets
+// `mark` then. Under the lock.
+bool shared_mutex::count_or_stay(std::uint32_t bars, std::uint32_t mark) {
   std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
   for (;;) {
-    const bool is_free = (found & (k_writer | k_queued | k_gathering)) == 0;
+    const bool may_come = (found & bars) == 0;
+    const std::uint32_t next = may_come ? found + k_reader : found | mark;
     // acquire: as in lock().
-    if (!state_.compare_exchange_weak(found, is_free ? found + k_reader : found | k_queued, acquire,
-                                      relaxed)) {
-      continue;
-    }
-    if (is_free) return true;
-    break;
+    if (state_.compare_exchange_weak(found, next, acquire, relaxed)) return may_come;
   }
-  waiting me;
-  return wait_in(readers_, me, &inside, &held, deadline);
 }
 
 void shared_mutex::unlock_one_of_many() {
@@ -408,7 +506,7 @@ void shared_mutex::unlock_shared_slow() {
     settlement now;
     settle(now);
     held.unlock();
-    return now.woken.wake_all(inside.m());
+    return now.wake_all(inside);
   }
 }
 

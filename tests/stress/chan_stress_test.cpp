@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,33 +17,14 @@
 #include <magpie/magpie.h>
 
 #include "base/random.h"
-#include "support/subprocess.h"
+#include "support/stress.h"
 
 namespace magpie {
 namespace {
 
 using namespace std::chrono_literals;
 using rt::random_source;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int k_slower = 10;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-constexpr int k_slower = 10;
-#else
-constexpr int k_slower = 1;
-#endif
-#else
-constexpr int k_slower = 1;
-#endif
-
-int rounds(int in_short_form) {
-  static const int times = [] {
-    const char* const text = std::getenv("MAGPIE_STRESS");
-    return text != nullptr ? std::max(1, std::atoi(text)) : 1;
-  }();
-  return std::max(1, in_short_form / k_slower) * times;
-}
+using rt::testing::rounds;
 
 constexpr auto ignore = [](auto&&...) {};
 
@@ -81,10 +61,7 @@ void run_mixed(runtime& r, std::vector<std::function<void()>> tasks) {
   while (r.read_stats().goroutines != 0) std::this_thread::yield();
 }
 
-class ChanStress : public ::testing::TestWithParam<int> {
- protected:
-  int ps() const { return GetParam(); }
-};
+class ChanStress : public rt::testing::with_ps {};
 INSTANTIATE_TEST_SUITE_P(Ps, ChanStress, ::testing::Values(1, 2, 4, 16));
 
 template <class T>
@@ -379,10 +356,7 @@ TEST_P(ChanStress, RingsAndPingPongs) {
 class ChanStressWithoutMonitor : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ChanStressWithoutMonitor, Ends) {
-  const rt::testing::program_end end = rt::testing::run_program(
-      "../stress_test", {"--gtest_filter=Ps/ChanStress." + GetParam() + "/*"},
-      {"MAGPIE_DEBUG=nosysmon=1"});
-  EXPECT_EQ(end.exit_code, 0) << end.output;
+  rt::testing::expect_to_end_without_monitor("Ps/ChanStress." + GetParam() + "/*");
 }
 INSTANTIATE_TEST_SUITE_P(Of, ChanStressWithoutMonitor,
                          ::testing::Values("AllFormsOnAnUnbufferedChannel",

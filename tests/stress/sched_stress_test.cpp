@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -17,43 +16,21 @@
 #include "base/random.h"
 #include "os/clock.h"
 #include "support/baton.h"
-#include "support/subprocess.h"
+#include "support/stress.h"
 
 namespace magpie {
 namespace {
 
 using rt::random_source;
 using rt::testing::baton;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int k_slower = 10;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-constexpr int k_slower = 10;
-#else
-constexpr int k_slower = 1;
-#endif
-#else
-constexpr int k_slower = 1;
-#endif
-
-// What a test does in its short form, times the wish of the environment.
-int rounds(int in_short_form) {
-  static const int times = [] {
-    const char* const text = std::getenv("MAGPIE_STRESS");
-    return text != nullptr ? std::max(1, std::atoi(text)) : 1;
-  }();
-  return std::max(1, in_short_form / k_slower) * times;
-}
+using rt::testing::rounds;
 
 void spin_for(rt::os::nanos time) {
   for (const rt::os::nanos until = rt::os::now() + time; rt::os::now() < until;) rt::cpu_relax();
 }
 
-class SchedStress : public ::testing::TestWithParam<int> {
+class SchedStress : public rt::testing::with_ps {
  protected:
-  int ps() const { return GetParam(); }
-
   // At the end of a test: nothing is left, and everything that began has ended.
   static void expect_all_over(const runtime& r, std::uint64_t spawned) {
     while (r.read_stats().goroutines != 0) std::this_thread::yield();
@@ -544,10 +521,7 @@ TEST_P(SchedStress, AllOfItAtOnce) {
 class SchedStressWithoutMonitor : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(SchedStressWithoutMonitor, Ends) {
-  const rt::testing::program_end end = rt::testing::run_program(
-      "../stress_test", {"--gtest_filter=Ps/SchedStress." + GetParam() + "/*"},
-      {"MAGPIE_DEBUG=nosysmon=1"});
-  EXPECT_EQ(end.exit_code, 0) << end.output;
+  rt::testing::expect_to_end_without_monitor("Ps/SchedStress." + GetParam() + "/*");
 }
 INSTANTIATE_TEST_SUITE_P(Of, SchedStressWithoutMonitor,
                          ::testing::Values("PingPong", "ManyPingPongs", "BatonInARing",

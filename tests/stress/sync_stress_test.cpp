@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -17,32 +16,14 @@
 #include <magpie/magpie.h>
 
 #include "base/random.h"
+#include "support/stress.h"
 
 namespace magpie {
 namespace {
 
 using namespace std::chrono_literals;
 using rt::random_source;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int k_slower = 10;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-constexpr int k_slower = 10;
-#else
-constexpr int k_slower = 1;
-#endif
-#else
-constexpr int k_slower = 1;
-#endif
-
-int rounds(int in_short_form) {
-  static const int times = [] {
-    const char* const text = std::getenv("MAGPIE_STRESS");
-    return text != nullptr ? std::max(1, std::atoi(text)) : 1;
-  }();
-  return std::max(1, in_short_form / k_slower) * times;
-}
+using rt::testing::rounds;
 
 // Some goroutines and some plain threads, each with a random source of its own.
 template <class Work>
@@ -68,10 +49,7 @@ void from_both_sides(int ps, int goroutines, int threads, Work work) {
   for (std::thread& t : outside) t.join();
 }
 
-class SyncStress : public ::testing::TestWithParam<int> {
- protected:
-  int ps() const { return GetParam(); }
-};
+class SyncStress : public rt::testing::with_ps {};
 INSTANTIATE_TEST_SUITE_P(Ps, SyncStress, ::testing::Values(1, 2, 4, 16));
 
 TEST_P(SyncStress, TimedLocksRaceWithUnlocks) {
@@ -134,6 +112,43 @@ TEST_P(SyncStress, ReadersAndWritersWithTimeouts) {
   });
   EXPECT_EQ(wrong, 0);
   EXPECT_TRUE(guard.try_lock());
+}
+
+// Many more goroutines than Ps: those let in run much later than those who come.
+TEST_P(SyncStress, AHundredReadersAndWriters) {
+  for (const std::uint64_t percent_of_writers : {1u, 10u, 50u}) {
+    shared_mutex guard;
+    long written = 0;  // under the lock
+    std::atomic<long> expected{0};
+    std::atomic<int> inside{0}, wrong{0};
+    const int each = rounds(1000);
+    from_both_sides(ps(), 100, 1, [&](random_source& random) {
+      long mine = 0;
+      for (int i = 0; i < each; ++i) {
+        const bool lingers = random.below(64) == 0;
+        if (random.below(100) < percent_of_writers) {
+          const std::scoped_lock hold(guard);
+          if ((inside += 10'000) != 10'000) ++wrong;
+          const long before = written;
+          if (lingers) this_goroutine::yield();
+          written = before + 1;
+          inside -= 10'000;
+          ++mine;
+        } else {
+          const std::shared_lock hold(guard);
+          if (++inside >= 10'000) ++wrong;
+          const long before = written;
+          if (lingers) this_goroutine::yield();
+          if (written != before) ++wrong;
+          --inside;
+        }
+      }
+      expected += mine;
+    });
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(written, expected);
+    EXPECT_TRUE(guard.try_lock());
+  }
 }
 
 TEST_P(SyncStress, SemaphoresWithMixedUnitsAndTimeouts) {
@@ -374,6 +389,11 @@ TEST_P(SyncStress, BarriersMeet) {
     }
   });
   EXPECT_EQ(done, phases);
+}
+
+// The same without the monitor: nothing may need it.
+TEST(SyncStress, WithoutTheMonitor) {
+  rt::testing::expect_to_end_without_monitor("Ps/SyncStress.*");
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,33 +15,21 @@
 #include <magpie/magpie.h>
 
 #include "base/random.h"
-#include "fiber/sanitizer.h"
-#include "support/subprocess.h"
+#include "support/stress.h"
 
 namespace magpie {
 namespace {
 
 using namespace std::chrono_literals;
 using rt::random_source;
-
-constexpr int k_slower = rt::sanitizer::k_thread || rt::sanitizer::k_address ? 10 : 1;
-
-int rounds(int in_short_form) {
-  static const int times = [] {
-    const char* const text = std::getenv("MAGPIE_STRESS");
-    return text != nullptr ? std::max(1, std::atoi(text)) : 1;
-  }();
-  return std::max(1, in_short_form / k_slower) * times;
-}
+using rt::testing::rounds;
 
 duration up_to(random_source& random, std::uint32_t microseconds) {
   return std::chrono::microseconds(random.below(microseconds));
 }
 
-class TimeStress : public ::testing::TestWithParam<int> {
+class TimeStress : public rt::testing::with_ps {
  protected:
-  int ps() const { return GetParam(); }
-
   // work(random) in some goroutines of the runtime, of another one, and in plain threads.
   template <class Work>
   void from_everywhere(Work work) {
@@ -324,9 +311,7 @@ TEST_P(TimeStress, GroupsThatFail) {
 
 // The same without the monitor: nothing may need it.
 TEST(TimeStress, WithoutTheMonitor) {
-  const auto end = rt::testing::run_program("../stress_test", {"--gtest_filter=Ps/TimeStress.*"},
-                                            {"MAGPIE_DEBUG=nosysmon=1"});
-  EXPECT_EQ(end.exit_code, 0) << end.output;
+  rt::testing::expect_to_end_without_monitor("Ps/TimeStress.*");
 }
 
 }  // namespace

@@ -82,3 +82,37 @@ func sharedReaders() {
 	readAll(max(1, each/10))
 	report("shared_readers", perOperation(readAll(each), readers*each), "ns/op")
 }
+
+// Shared mixed: a hundred goroutines, of whose operations one in ten writes.
+const readsPerWrite = 9
+
+func sharedMixed() {
+	var lock sync.RWMutex
+	one := 1
+	runAll := func(each int) time.Duration {
+		counter := 0
+		var sum atomic.Int64
+		elapsed := together(lockers, func() {
+			mine := 0
+			for i := 0; i < each; i++ {
+				if i%(readsPerWrite+1) == 0 {
+					lock.Lock()
+					counter++
+					lock.Unlock()
+				} else {
+					lock.RLock()
+					mine += one
+					lock.RUnlock()
+				}
+			}
+			sum.Add(int64(mine))
+		})
+		if int(sum.Load())+counter != lockers*each {
+			fail("shared_mixed: wrong sum")
+		}
+		return elapsed
+	}
+	each := count(30_000)
+	runAll(max(1, each/10))
+	report("shared_mixed", perOperation(runAll(each), lockers*each), "ns/op")
+}

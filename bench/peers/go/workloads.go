@@ -351,6 +351,7 @@ func main() {
 		"mutex":          mutex,
 		"mutex_park":     mutexPark,
 		"shared_readers": sharedReaders,
+		"shared_mixed":   sharedMixed,
 		"sleepers":       sleepers,
 		"short_sleep":    shortSleep,
 		"timers":         timers,

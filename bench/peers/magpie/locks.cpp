@@ -78,12 +78,44 @@ void shared_readers() {
   report("shared_readers", per_operation(read_all(readers, each), readers * each), "ns/op");
 }
 
+// Shared mixed: a hundred goroutines, of whose operations one in ten writes.
+constexpr long k_reads_per_write = 9;
+
+nanoseconds read_and_write_all(long each) {
+  magpie::shared_mutex mutex;
+  long counter = 0;
+  volatile long one = 1;
+  std::atomic<long> sum{0};
+  const nanoseconds elapsed = together(k_lockers, [&mutex, &counter, &one, &sum, each] {
+    long mine = 0;
+    for (long i = 0; i < each; ++i) {
+      if (i % (k_reads_per_write + 1) == 0) {
+        const std::lock_guard lock(mutex);
+        ++counter;
+      } else {
+        const std::shared_lock lock(mutex);
+        mine += one;
+      }
+    }
+    sum += mine;
+  });
+  if (sum + counter != k_lockers * each) fail("shared_mixed: wrong sum");
+  return elapsed;
+}
+
+void shared_mixed() {
+  const long each = count(30'000);
+  read_and_write_all(std::max(1L, each / 10));
+  report("shared_mixed", per_operation(read_and_write_all(each), k_lockers * each), "ns/op");
+}
+
 }  // namespace
 
 void add_locks(table& to) {
   to["mutex"] = mutex;
   to["mutex_park"] = mutex_park;
   to["shared_readers"] = shared_readers;
+  to["shared_mixed"] = shared_mixed;
 }
 
 }  // namespace workloads

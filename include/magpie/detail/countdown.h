@@ -33,13 +33,17 @@ class MAGPIE_API countdown {
     // acq_rel: all that was done before any change is visible to whoever sees the zero.
     return state_.fetch_add(by, std::memory_order_acq_rel);
   }
-  state read() const { return state_.load(std::memory_order_acquire); }  // pairs with change()
-  static constexpr bool is_zero(state s) { return s <= k_wake; }
+  // Zero, and nobody touches it any more on account of that.
+  bool is_over() const { return read() == 0; }
 
+  // Until the number is zero.
   void wait(kind);
   void wake_all();
 
  private:
+  // acquire pairs with change() and the end of wake_all().
+  state read() const { return state_.load(std::memory_order_acquire); }
+
   std::atomic<state> state_;
   lock_word lock_;
   wait_list waiting_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "context/node.h"
+#include "os/thread.h"
 
 namespace magpie {
 namespace {
@@ -438,6 +439,95 @@ TEST_P(Context, AStopRequestThatRacesWithTheLastReference) {
         if (i % 3 == 0) (void)made.first.done().receive();
       }
       stops.get();
+    }
+  });
+}
+
+// A goroutine requests a stop and is on another thread when the context's callback is called; the
+// thread where it was meanwhile belongs to another one, which calls in_its_place(). To libstdc++
+// that one looks like the requester.
+template <class F>
+void request_and_move(std::stop_source& source, F in_its_place) {
+  using rt::os::current_thread_id;
+  std::atomic<rt::os::thread_id> requested_on{0};
+  channel<unit> may_go_on;
+  // Made after that of the context, and so called before it.
+  const std::stop_callback move(source.get_token(), [&] {
+    (void)may_go_on.receive();
+    EXPECT_NE(current_thread_id(), requested_on);
+  });
+  group all;
+  all.go([&] {
+    requested_on = current_thread_id();
+    source.request_stop();
+  });
+  std::atomic<bool> found{false};
+  for (int i = 0; i < 2; ++i) {
+    all.go([&] {
+      for (; !found; this_goroutine::yield()) {
+        const thread_lock stay;
+        if (current_thread_id() != requested_on || found.exchange(true)) continue;
+        may_go_on.close();
+        return in_its_place();
+      }
+    });
+  }
+  all.wait();
+}
+
+TEST(ContextToken, TheLastReferenceGoesOnTheThreadWhereTheStopWasRequested) {
+  runtime r({.procs = 2});
+  r.run([] {
+    std::stop_source source;
+    auto both = std::make_unique<std::pair<context, cancel_function>>(
+        with_stop_token({}, source.get_token()));
+    std::atomic<bool> told{false};
+    // relaxed: nothing but the watch may order the callback's return before its end.
+    const std::stop_callback tell(both->first.stop_token(),
+                                  [&] { told.store(true, std::memory_order_relaxed); });
+    request_and_move(source, [&] {
+      while (!told.load(std::memory_order_relaxed)) std::this_thread::yield();
+      std::this_thread::sleep_for(2ms);
+      both.reset();
+    });
+  });
+}
+
+TEST(ContextToken, TheLastReferenceGoesInACallbackThatHasMoved) {
+  runtime r({.procs = 2});
+  r.run([] {
+    std::stop_source source;
+    auto both = std::make_unique<std::pair<context, cancel_function>>(
+        with_stop_token({}, source.get_token()));
+    std::atomic<bool> dropped{false};
+    const std::stop_callback drop(both->first.stop_token(), [&] {
+      both.reset();
+      dropped = true;
+    });
+    request_and_move(source, [&] {
+      while (!dropped) std::this_thread::yield();
+    });
+  });
+}
+
+// Each callback is called inside that of the one before.
+TEST(ContextToken, OneListensToAnother) {
+  runtime r({.procs = 2});
+  r.run([] {
+    for (int round = 0; round < 50; ++round) {
+      std::stop_source source;
+      std::vector<std::pair<context, cancel_function>> chain;
+      chain.push_back(with_stop_token({}, source.get_token()));
+      for (int i = 0; i < 20; ++i) {
+        chain.push_back(with_stop_token({}, chain.back().first.stop_token()));
+      }
+      auto drops = async([&] {
+        const context last = chain.back().first;
+        if (round % 2 == 0) (void)last.done().receive();
+      });
+      source.request_stop();
+      expect_ended(chain.back().first, k_canceled);
+      drops.get();
     }
   });
 }

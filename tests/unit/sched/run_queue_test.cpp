@@ -301,7 +301,7 @@ TEST_P(RunQueueThieves, LoseNoGoroutineAndDoubleNone) {
     while (total.load(std::memory_order_relaxed) < k_count) {
       run_queue& victim = queues[random.below(static_cast<std::uint32_t>(queues.size()))];
       if (&victim == &mine) continue;
-      const G* g = random.below(8) == 0 ? victim.take_next() : mine.steal_half_from(victim);
+      const G* g = random.below(8) == 0 ? victim.steal_next() : mine.steal_half_from(victim);
       while (g != nullptr) {
         take(g);
         g = random.below(16) == 0 ? nullptr : mine.pop().g;  // now and then leave some to others

@@ -101,20 +101,45 @@ TEST(WaitGroup, CountingBelowZeroWhileSomebodyWaitsChangesNothing) {
   });
 }
 
-// On one P the woken goroutine runs after the add().
-TEST(WaitGroup, UsedAgainBeforeWaitReturnedIsMisuse) {
+// On one P the woken goroutine runs after the add(). It must not look: the group may be gone.
+TEST(WaitGroup, MayBeUsedAgainWhileThoseWokenAreOnTheirWayOut) {
   runtime r({.procs = 1});
   r.run([] {
     wait_group w, other;
-    std::string said;
+    bool returned = false;
     w.add(1);
-    other.go([&] { said = what_of([&] { w.wait(); }); });
+    other.go([&] {
+      w.wait();
+      returned = true;
+    });
     this_goroutine::yield();
     w.done();
     w.add(1);
+    EXPECT_FALSE(returned);
     other.wait();
-    EXPECT_EQ(said, "wait_group: used again before an earlier wait() has returned");
     w.done();
+    w.wait();
+  });
+}
+
+// The number is zero, and whoever made it so is about to wake those who wait.
+TEST(WaitGroup, CountingUpFromAZeroThatIsWaitedForIsMisuse) {
+  using detail::countdown;
+  runtime r({.procs = 1});
+  r.run([] {
+    countdown number(1);
+    wait_group other;
+    other.go([&] { number.wait(countdown::kind::wait_group); });
+    this_goroutine::yield();
+    const auto zero = number.change(-countdown::k_one) - countdown::k_one;
+    ASSERT_EQ(zero, countdown::k_wake);
+    const std::string said =
+        what_of([&] { end_of_change(number, countdown::k_one, number.change(countdown::k_one)); });
+    EXPECT_EQ(said, "wait_group: add called concurrently with wait");
+    EXPECT_FALSE(number.is_over());
+    end_of_change(number, -countdown::k_one, zero + countdown::k_one);
+    EXPECT_TRUE(number.is_over());
+    other.wait();
   });
 }
 
