@@ -86,7 +86,11 @@ struct M : thread_state {
   // Under the scheduler's lock, but for the note.
   list_links<M> idle_links;
   list_links<M> orphan_links;
-  os::nanos orphan_cpu_time = 0;  // when its P was taken
+  struct {
+    os::nanos cpu_time = 0;      // when its P was taken
+    os::nanos asleep_since = 0;  // by then
+    bool reported = false;       // that it sleeps; see stalls.cpp
+  } orphan;
   os::note wake;
   P* handed_p = nullptr;  // what it wakes up with; null: the runtime ends
   bool handed_spinning = false;

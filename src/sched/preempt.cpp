@@ -396,16 +396,17 @@ constexpr os::nanos k_orphan_may_run = 200'000;
 
 }  // namespace
 
-// True: there are some.
-bool scheduler::look_at_orphans(os::nanos now) {
+void scheduler::look_at_orphans(os::nanos now) {
   const os::lock_guard hold(lock_);
-  if (!preempts_ || orphans_.empty()) return false;
   for (M* m = orphans_.front(); m != nullptr; m = orphans_.next(m)) {
-    if (os::cpu_time_of(m->thread) - m->orphan_cpu_time < k_orphan_may_run) continue;
-    if (os::look_at_thread(m->thread).activity != os::thread_activity::running) continue;
-    send_request_locked(*m, request_for(0, k_orphaned), now);
+    const bool has_run = os::cpu_time_of(m->thread) - m->orphan.cpu_time >= k_orphan_may_run;
+    if (m->orphan.reported && !has_run) continue;  // it sleeps on, as far as that matters
+    const os::thread_view view = os::look_at_thread(m->thread);
+    if (view.activity == os::thread_activity::asleep) note_stall_locked(*m, view, now);
+    if (preempts_ && has_run && view.activity == os::thread_activity::running) {
+      send_request_locked(*m, request_for(0, k_orphaned), now);
+    }
   }
-  return true;
 }
 
 }  // namespace magpie::rt

@@ -10,6 +10,7 @@
 //   timers.cpp    who looks after them     waiting.cpp      in an object, with others
 //   runners.cpp   who runs for too long    takeover.cpp     Ps of threads that sleep
 //   polling.cpp   who asks the poller      preempt.cpp      stopped at any instruction
+//   stalls.cpp    what is said about threads that sleep
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,7 @@
 #include "os/fork.h"
 #include "os/lock.h"
 #include "os/note.h"
+#include "os/thread_view.h"
 #include "poll/poller.h"
 #include "sched/call_history.h"
 #include "sched/global_queue.h"
@@ -361,11 +363,33 @@ class scheduler {
   void close_to_preemption(M& m) const;
   void send_request_locked(M& m, std::uint64_t request, os::nanos now);
   void stop_runner(P& p, M& m, os::nanos now, bool make_room);
-  bool look_at_orphans(os::nanos now);
+  void look_at_orphans(os::nanos now);
 
   // takeover.cpp
   bool take_from_sleeper(P& p, M& suspect);
   bool take_p_locked(P& p, M& m);
+
+  // stalls.cpp
+  struct stall_report {
+    std::uint64_t goroutine = 0;
+    const void* spawn_site = nullptr;
+    os::thread_view view;
+    os::nanos time = 0;
+    std::size_t words = 0;
+    std::uintptr_t stack[256] = {};  // the top of it
+  };
+  struct stall_log {
+    static constexpr std::size_t k_places = 64;
+    bool is_new(std::uintptr_t place);
+
+    bool pending = false;  // `report` is to be printed
+    stall_report report;
+    os::nanos last = 0;
+    std::uintptr_t places[k_places] = {};
+    std::size_t count = 0;
+  };
+  void note_stall_locked(M& m, const os::thread_view& view, os::nanos now);
+  void print_stall();
 
   // schedtrace.cpp
   void print_trace_line(os::nanos now);
@@ -431,6 +455,7 @@ class scheduler {
   intrusive_list<P, &P::idle_links> idle_ps_;
   intrusive_list<M, &M::idle_links> idle_ms_;
   intrusive_list<M, &M::orphan_links> orphans_;
+  stall_log stalls_;
   goroutine_ring free_gs_;
   g_arena* arenas_ = nullptr;
   int threads_ = 0;  // Ms that exist or were wished for

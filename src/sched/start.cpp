@@ -116,6 +116,7 @@ void scheduler::spawner_main(void* raw) {
   for (;;) {
     const std::uint32_t seen = self.spawner_word_.load(acquire);  // pairs with wake_spawner()
     if (!self.grant_wishes()) return;
+    self.print_stall();
     os::futex_wait(self.spawner_word_, seen);
   }
 }

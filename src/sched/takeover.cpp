@@ -22,6 +22,9 @@ bool scheduler::take_from_sleeper(P& p, M& suspect) {
     const os::lock_guard hold(lock_);
     if (p.m.load(relaxed) != &suspect) return false;  // relaxed: under the lock; see below
     if (!take_p_locked(p, suspect)) return false;
+    const os::nanos now = os::now();
+    if (suspect.orphan.asleep_since == 0) suspect.orphan.asleep_since = now;
+    note_stall_locked(suspect, view, now);
   }
   hand_off_p(&p);
   return true;
@@ -39,7 +42,7 @@ bool scheduler::take_p_locked(P& p, M& m) {
   }
   release_p(m);
   orphans_.push_back(&m);
-  m.orphan_cpu_time = os::cpu_time_of(m.thread);
+  m.orphan = {os::cpu_time_of(m.thread), p.watched.asleep_since, false};
   ++retakes_;
   return true;
 }
