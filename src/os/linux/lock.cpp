@@ -49,10 +49,10 @@ thread_local int t_locks_held = 0;
 
 void count_up() {
   ++t_locks_held;
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // before the lock, for the handler
 }
 void count_down() {
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // after it
   --t_locks_held;
 }
 
