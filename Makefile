@@ -7,10 +7,11 @@
 SETUP  ?= tools/setup
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
+FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test asan tsan release-test stress check aarch64 compilers bench format tidy install clean
+.PHONY: help demo test asan tsan release-test stress fuzz check aarch64 compilers bench format tidy install clean
 
 # cmake's chatter goes to a file; warnings are shown, and all of it when it fails.
 # $(call configure,preset,more arguments)
@@ -58,7 +59,7 @@ release-test: ## the tests as users get the library: optimised, debug checks off
 	@$(call run_tests,build/release)
 
 # Without the monitor, so that nothing covers up for a wake-up that was lost.
-stress: ## the long forms of the stress tests: 10^8 spawns and hand-overs; about half an hour
+stress: ## the long forms of the stress tests: 10^8 spawns and hand-overs, 10^5 failing calls; about half an hour
 	@$(SETUP) test
 	@$(call configure,release,-DMAGPIE_TESTS=ON)
 	@$(call build,build/release)
@@ -66,6 +67,18 @@ stress: ## the long forms of the stress tests: 10^8 spawns and hand-overs; about
 	  --gtest_filter='*Spawns*:*ParksAndReadies*'
 	@MAGPIE_STRESS=100 build/release/tests/stress_long_haul --gtest_filter='*NoPIsIdle*'
 	@MAGPIE_STRESS=20 build/release/tests/stress_test --gtest_brief=1
+	@$(call configure,dev)
+	@$(call build,build/dev,stress_test)
+	@MAGPIE_STRESS=50 build/dev/tests/stress_test --gtest_brief=1 --gtest_filter='*Faults*'
+
+# FUZZ_SECONDS=600 looks longer. What it finds is kept in build/fuzz/, with the inputs that led there.
+fuzz: ## feed broken traces to the reader, for a minute
+	@$(SETUP) tsan
+	@mkdir -p build/fuzz/corpus
+	@cmake -S tests/fuzz -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER=clang++ >build/fuzz.log || { cat build/fuzz.log; exit 1; }
+	@$(call build,build/fuzz)
+	@for seed in 1 2 3 4 5 6 7 8; do build/fuzz/make_trace build/fuzz/corpus/seed$$seed $$((seed * 30)) $$((seed / 2 + 1)) 2 20 $$seed; done
+	@cd build/fuzz && ./trace_reader_fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=6000 -timeout=10 -rss_limit_mb=1500 -print_final_stats=1 corpus
 
 check: asan tsan release-test test ## everything before a change goes in: test asan tsan release-test
 

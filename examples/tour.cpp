@@ -354,6 +354,75 @@ void block_threads() {
   close(ends[1]);
 }
 
+// ---- sockets --------------------------------------------------------------------------------
+
+// As many connections as there are descriptors for, two each, and some to spare.
+int how_many_connections(int wanted) {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur > static_cast<rlim_t>(2 * wanted + 100) ? wanted : 100;
+}
+
+void echo_all(magpie::net::tcp_listener& listener) {
+  std::error_code closed;
+  for (;;) {
+    auto client = listener.accept(closed);
+    if (closed) return;
+    magpie::go([c = std::move(client)]() mutable {
+      char bytes[256];
+      std::error_code gone;
+      while (const auto n = c.read(bytes, sizeof bytes, gone)) c.write(bytes, n, gone);
+    });
+  }
+}
+
+// Server and clients are in this one process: a goroutine at each end of each connection.
+void serve_connections() {
+  const int count = how_many_connections(1000);
+  station((std::to_string(count) + " connections served by two threads").c_str());
+  const int ps_before = magpie::set_procs(2);
+  const auto before = counters();
+  constexpr int k_questions = 50;
+  const stopwatch watch;
+  magpie::run([count] {
+    auto listener = magpie::net::tcp_listener::listen("127.0.0.1:0");
+    auto server = magpie::async([&] { echo_all(listener); });
+    magpie::wait_group connected, clients;
+    magpie::event begin;
+    connected.add(count);
+    for (int i = 0; i < count; ++i) {
+      clients.go([&] {
+        auto stream = magpie::net::tcp_stream::connect(listener.local_address());
+        connected.done();
+        begin.wait();
+        char answer[16];
+        for (int k = 0; k < k_questions; ++k) {
+          stream.write("are you there?");
+          (void)stream.read(answer, sizeof answer);
+        }
+      });
+    }
+    connected.wait();
+    const auto now = counters();
+    std::printf("   All connected: %llu goroutines, %d threads for %d Ps.\n",
+                number(now.goroutines), now.threads, now.procs);
+    begin.set();
+    clients.wait();
+    listener.close();
+    server.get();
+  });
+  const auto after = counters();
+  std::printf(
+      "   %d questions and answers, %.0f a second. Waiting for a socket costs no thread: %llu "
+      "waits,\n"
+      "   and the kernel was asked %llu times who may go on.\n",
+      count * k_questions, count * k_questions / watch.seconds(),
+      number(after.parks - before.parks), number(after.netpoll_wakeups - before.netpoll_wakeups));
+  magpie::set_procs(ps_before);
+}
+
 // ---- resize ---------------------------------------------------------------------------------
 
 void resize() {
@@ -442,6 +511,7 @@ int main(int count, char** arguments) {
   share_a_mutex();
   sleep_together();
   cancel_a_tree();
+  serve_connections();
   block_threads();
   resize();
   show_exception();

@@ -81,3 +81,21 @@ if(MAGPIE_EXAMPLES)
     set_tests_properties(examples/${name} PROPERTIES TIMEOUT 120 RESOURCE_LOCK memory)
   endforeach()
 endif()
+
+# The command line tool, and the viewer in a browser without a window.
+if(NOT MAGPIE_TOOL)
+  magpie_skipped_test(tool/commands "built without the tool")
+elseif(CMAKE_CROSSCOMPILING)
+  magpie_skipped_test(tool/commands "not in a cross build")
+else()
+  magpie_python_test(tool/commands ${CMAKE_CURRENT_SOURCE_DIR}/tool/tool_test.py
+    $<TARGET_FILE:magpie_tool> ${CMAKE_CURRENT_SOURCE_DIR}/data)
+  # It does not depend on how the tool is built.
+  if(MAGPIE_SANITIZE)
+    magpie_skipped_test(tool/viewer "not in a sanitizer build")
+  else()
+    magpie_python_test(tool/viewer ${CMAKE_CURRENT_SOURCE_DIR}/viewer/viewer_test.py
+      $<TARGET_FILE:magpie_tool> ${PROJECT_SOURCE_DIR} $<TARGET_FILE:program_make_trace>)
+    set_tests_properties(tool/viewer PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:" TIMEOUT 300)
+  endif()
+endif()

@@ -15,18 +15,14 @@ std::error_code wait_until_connected(socket_state& socket, os::nanos deadline) {
   socket.io->set_deadline(direction::write, deadline);
   operation connecting(socket.io, direction::write);
   std::error_code ec = connecting.error();
+  // As with every operation the question comes before the wait: it may be over already.
   while (!ec) {
-    ec = connecting.wait();
+    ec = from_kernel(os::pending_error(connecting.fd()));
     if (ec) break;
-    if (const os::error failure = os::pending_error(connecting.fd())) {
-      ec = from_kernel(failure);
-      break;
-    }
-    // Without an error and without a peer: woken too early.
     os::raw_address peer;
     const os::error unconnected = os::name_of_peer(connecting.fd(), peer);
     if (!unconnected) break;
-    if (unconnected.code != ENOTCONN) ec = from_kernel(unconnected);
+    ec = unconnected.code == ENOTCONN ? connecting.wait() : from_kernel(unconnected);
   }
   socket.io->set_deadline(direction::write, os::k_never);
   return ec;

@@ -9,6 +9,8 @@
 // unlock of a channel, its slot in a run queue) happens on the other side: every place where a
 // switch lands calls finish_switch() first.
 
+#include <algorithm>
+
 #include "os/fence.h"
 #include "sched/gate.h"
 
@@ -86,8 +88,10 @@ void scheduler::ready_all(M* m, G* const* woken, std::size_t count, wake_policy 
   std::size_t here = 0;
   if (m != nullptr) {
     m->p->counters.readies.add(count);
+    // Before they are in the queue: after that others may have them.
+    const std::size_t room = run_queue::k_size - m->p->queue.ring_length();
+    for (std::size_t i = 0; i < std::min(room, count); ++i) fetch_frames(*woken[i]);
     here = m->p->queue.push_all(woken, count);
-    for (std::size_t i = 0; i < here; ++i) fetch_frames(*woken[i]);
   }
   if (here != count) {
     const os::lock_guard hold(lock_);

@@ -169,6 +169,7 @@ class scheduler {
   // Around every wait for a descriptor. m: the caller's M in this runtime, or null.
   void io_wait_begins(M* m);
   void io_wait_ends(M* m);
+  std::uint64_t io_waiters() const;
   // Under the descriptor's lock.
   os::error arm_guest_locked(poll_desc&);
   // The ring of the caller's P, made if need be; null: files must do without. Inside the gate.
@@ -272,7 +273,6 @@ class scheduler {
   bool fire_overdue_timers(os::nanos now, os::nanos slack);
 
   // polling.cpp
-  std::uint64_t io_waiters() const;
   void take_events(const poll_batch&, wake_list&);
   void collect_from_ring(int number, wake_list&);
   bool ask_poller(M* m);

@@ -57,6 +57,11 @@ try_pkg_config() {  # prefix
   expect_version "$1/by_pkg_config" "pkg-config, $(basename "$1")"
 }
 
+expect_tool() {  # prefix
+  [ "$("$1/bin/magpie" --version)" = "magpie $version" ] || fail "the tool of $(basename "$1") does not run"
+  echo "ok: the tool, $(basename "$1")"
+}
+
 expect_no_executable_stack() {  # program or shared library ...
   local file header
   for file; do
@@ -93,6 +98,7 @@ static=$work/static
 quietly cmake --install "$build" --prefix "$static"
 try_cmake "$static"
 try_pkg_config "$static"
+expect_tool "$static"
 expect_stack_notes "$(find "$static" -name libmagpie.a)"
 expect_no_executable_stack "$static/consumer/consumer"
 
@@ -104,6 +110,7 @@ quietly cmake --build "$build/package-shared" -j 2
 quietly cmake --install "$build/package-shared" --prefix "$shared"
 try_cmake "$shared"
 try_pkg_config "$shared"
+expect_tool "$shared"
 library=$(find "$shared" -name 'libmagpie.so.*.*')
 expect_only_public_symbols "$library"
 expect_no_executable_stack "$library" "$shared/consumer/consumer"

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""The command line tool, as its users meet it.
+
+    tool_test.py MAGPIE DATA_FOLDER
+"""
+
+import base64
+import json
+import pathlib
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.error
+import urllib.request
+
+MAGPIE, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
+
+
+def magpie(*words):
+    return subprocess.run([MAGPIE, *map(str, words)], capture_output=True, text=True, timeout=100)
+
+
+def fields(message):
+    """The fields of a protobuf message: (number, value), values of length-delimited ones as bytes."""
+    at, result = 0, []
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        tag = varint()
+        kind = tag & 7
+        if kind == 0:
+            result.append((tag >> 3, varint()))
+        elif kind == 1:
+            result.append((tag >> 3, int.from_bytes(message[at:at + 8], "little")))
+            at += 8
+        else:
+            assert kind == 2, f"wire type {kind}"
+            size = varint()
+            result.append((tag >> 3, message[at:at + size]))
+            at += size
+    assert at == len(message)
+    return result
+
+
+class Tool(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="magpie_tool_")
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+
+    def test_check_accepts_whole_traces(self):
+        for trace in sorted(DATA.glob("*.trace")):
+            end = magpie("trace", "check", trace)
+            self.assertEqual(end.returncode, 0, end.stderr)
+            self.assertRegex(end.stdout, r": ok: \d+ events in \d generations?, version go 1\.26")
+
+    def test_check_says_where_a_trace_is_broken(self):
+        whole = (DATA / "go_syscalls.trace").read_bytes()
+        cut = self.path / "cut.trace"
+        cut.write_bytes(whole[:len(whole) // 2])
+        end = magpie("trace", "check", cut)
+        self.assertEqual(end.returncode, 1)
+        self.assertRegex(end.stderr, r"cut\.trace: broken at byte \d+: the file is cut")
+        (self.path / "text").write_text("hello, world\n" * 10)
+        end = magpie("trace", "check", self.path / "text")
+        self.assertEqual(end.returncode, 1)
+        self.assertIn("this is not a trace", end.stderr)
+
+    def test_commands_that_make_no_sense_are_refused_with_a_word(self):
+        trace = DATA / "go_exec.trace"
+        for words, said in [
+                ([], None), (["nonsense"], "no command"), (["trace"], "what about it"),
+                (["trace", "nonsense"], "no command"), (["trace", "check"], "which file"),
+                (["trace", "check", trace, trace], "one file"), (["trace", "check", "--loud", trace], "unknown option"),
+                (["trace", "convert", trace], "--to"), (["trace", "convert", "--to", "svg", trace], "--to"),
+                (["trace", "convert", trace, "-o"], "needs a value"),
+                (["trace", "view", "--port", "70000", trace], "not a port")]:
+            end = magpie(*words)
+            self.assertEqual(end.returncode, 2, words)
+            if said:
+                self.assertIn(said, end.stderr)
+        self.assertEqual(magpie("trace", "check", self.path / "nothing").returncode, 1)
+        self.assertEqual(magpie("--help").returncode, 0)
+        self.assertRegex(magpie("--version").stdout, r"^magpie \d+\.\d+\.\d+\n$")
+
+    def test_summary_has_the_numbers(self):
+        end = magpie("trace", "summary", DATA / "go_network.trace")
+        self.assertEqual(end.returncode, 0, end.stderr)
+        for part in ["Where goroutines spend their time", "Waiting for", "network", "From runnable to running",
+                     "Ps", "P 0", "main.network.func2"]:
+            self.assertIn(part, end.stdout)
+
+    def test_chrome_json_can_be_read_and_its_rows_do_not_overlap(self):
+        for trace in sorted(DATA.glob("*.trace")):
+            out = self.path / "trace.json"
+            end = magpie("trace", "convert", "--to", "chrome", trace, "-o", out)
+            self.assertEqual(end.returncode, 0, end.stderr)
+            self.assertEqual(stat.S_IMODE(out.stat().st_mode), 0o600)
+            events = json.loads(out.read_text())["traceEvents"]
+            rows, arrows = {}, {}
+            for event in events:
+                if event["ph"] == "X":
+                    rows.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+                if event["ph"] in "sf":
+                    arrows.setdefault(event["id"], []).append(event["ph"])
+            self.assertTrue(rows)
+            for bars in rows.values():
+                bars.sort()
+                for before, after in zip(bars, bars[1:]):
+                    self.assertLessEqual(before[1], after[0] + 0.0015)
+            # In the order of the file the two ends may come either way; each arrow has one begin.
+            for ends in arrows.values():
+                self.assertEqual(ends.count("s"), 1)
+                self.assertLessEqual(ends.count("f"), 1)
+
+    def test_texts_that_are_not_utf8_do_no_harm(self):
+        odd = self.path / "odd.trace"
+        whole = (DATA / "go_locks.trace").read_bytes()
+        self.assertIn(b"main.locks.func1", whole)
+        odd.write_bytes(whole.replace(b"main.locks.func1", b'm\xff.\n"\xc3s\\.\xed\xa0\x80unc1'))
+        end = magpie("trace", "convert", "--to", "chrome", odd, "-o", "-")
+        self.assertEqual(end.returncode, 0, end.stderr)
+        names = {event["name"] for event in json.loads(end.stdout)["traceEvents"]}
+        self.assertTrue(any('m\ufffd.\n"\ufffds\\.' in name for name in names), names)
+
+    def test_perfetto_has_tracks_and_paired_slices(self):
+        out = self.path / "trace.pf"
+        end = magpie("trace", "convert", "--to", "perfetto", DATA / "go_syscalls.trace", "-o", out)
+        self.assertEqual(end.returncode, 0, end.stderr)
+        tracks, depth, names = {}, {}, set()
+        for number, packet in fields(out.read_bytes()):
+            self.assertEqual(number, 1)
+            packet = dict(fields(packet))
+            if 60 in packet:
+                descriptor = dict(fields(packet[60]))
+                tracks[descriptor[1]] = descriptor[2].decode()
+            if 11 in packet:
+                event = dict(fields(packet[11]))
+                self.assertIn(event[11], tracks, "a track is described before it is used")
+                depth[event[11]] = depth.get(event[11], 0) + {1: 1, 2: -1, 3: 0}[event[9]]
+                if event[9] == 1:
+                    names.add(event[23].decode())
+        self.assertTrue({"Ps", "Threads", "Goroutines", "P 0"} <= set(tracks.values()))
+        self.assertEqual(set(depth.values()), {0})
+        self.assertTrue(any("main.syscalls.func1" in name for name in names), names)
+
+    def test_a_page_carries_its_trace(self):
+        trace = DATA / "go_locks.trace"
+        for words in (["html", trace], ["convert", "--to", "html", trace]):
+            out = self.path / "page.html"
+            self.assertEqual(magpie("trace", *words, "-o", out).returncode, 0)
+            page = out.read_text()
+            self.assertEqual(stat.S_IMODE(out.stat().st_mode), 0o600)
+            carried = re.search(r'<script type="text/plain" id="trace" data-name="go_locks.trace">(.*?)</script>',
+                                page, re.DOTALL)
+            self.assertEqual(base64.b64decode(carried.group(1)), trace.read_bytes())
+            self.assertNotRegex(page, r'(src|href)="(?!data:)', "everything is inside")
+            out.unlink()
+
+    def test_names_of_files_cannot_break_the_page(self):
+        odd = self.path / 'a"><script>b&.trace'
+        odd.write_bytes((DATA / "go_exec.trace").read_bytes())
+        out = self.path / "page.html"
+        self.assertEqual(magpie("trace", "html", odd, "-o", out).returncode, 0)
+        self.assertIn('data-name="a&quot;>&lt;script>b&amp;.trace"', out.read_text())
+
+    def test_broken_files_are_converted_as_far_as_they_go(self):
+        trace = DATA / "go_spin.trace"  # two generations
+        cut = self.path / "cut.trace"
+        cut.write_bytes(trace.read_bytes()[:-40])
+        for to in ("chrome", "perfetto"):
+            out = self.path / "out"
+            end = magpie("trace", "convert", "--to", to, cut, "-o", out)
+            self.assertEqual(end.returncode, 1)
+            self.assertIn("good events", end.stderr)
+            self.assertGreater(out.stat().st_size, 1000)
+
+    def test_view_serves_on_loopback_who_knows_the_address(self):
+        trace = DATA / "go_exec.trace"
+        with subprocess.Popen([MAGPIE, "trace", "view", "--no-browser", str(trace)], stdout=subprocess.PIPE,
+                              text=True) as server:
+            try:
+                address = re.search(r"http://127\.0\.0\.1:\d+/[0-9a-f]{32}/", server.stdout.readline()).group()
+                page = urllib.request.urlopen(address, timeout=20).read().decode()
+                self.assertIn('data-path="trace"', page)
+                self.assertEqual(urllib.request.urlopen(address + "trace", timeout=20).read(), trace.read_bytes())
+                root = re.match(r"http://[^/]*/", address).group()
+                for wrong in (root, root + "trace", root + "0" * 32 + "/", address + "../trace"):
+                    with self.assertRaises(urllib.error.HTTPError) as refused:
+                        urllib.request.urlopen(wrong, timeout=20)
+                    self.assertEqual(refused.exception.code, 404)
+                    refused.exception.close()
+            finally:
+                server.terminate()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

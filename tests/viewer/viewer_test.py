@@ -1,0 +1,307 @@
+#!/usr/bin/env python3
+"""The viewer in a real browser.
+
+    viewer_test.py MAGPIE REPOSITORY MAKE_TRACE [SCREENSHOT_FOLDER]
+
+With a fourth argument pictures of every view are left there, wide and narrow, light and dark.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from browser import Browser, find_browser  # noqa: E402
+
+MAGPIE, REPOSITORY, MAKE_TRACE = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
+PICTURES = pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 else None
+DATA = REPOSITORY / "tests" / "data"
+WIDE, NARROW = (1280, 800, False), (390, 844, True)
+
+
+class Viewer(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = Browser()
+        cls.folder = tempfile.TemporaryDirectory(prefix="magpie_viewer_")
+        cls.path = pathlib.Path(cls.folder.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.__exit__()
+        cls.folder.cleanup()
+
+    def page_of(self, trace, size=WIDE):
+        html = self.path / (pathlib.Path(trace).name + ".html")
+        subprocess.run([MAGPIE, "trace", "html", str(trace), "-o", str(html)], check=True, stdout=subprocess.DEVNULL)
+        page = self.browser.page(*size)
+        page.open(html.as_uri())
+        page.wait_for("app.model !== null || !byId('banner').hidden")
+        return page
+
+    def settle(self, page):
+        page.wait_for("!app.timeline.moving && !app.timeline.asked")
+
+    def picture(self, page, name):
+        if PICTURES:
+            PICTURES.mkdir(parents=True, exist_ok=True)
+            time.sleep(0.3)
+            page.screenshot(PICTURES / f"{name}.png")
+
+    def test_small_functions(self):
+        page = self.browser.page(*WIDE)
+        page.open((REPOSITORY / "viewer" / "index.html").as_uri())
+        for expression, expected in [
+                ("duration(0)", "0"), ("duration(999)", "999 ns"), ("duration(1500)", "1.50 µs"),
+                ("duration(12345678)", "12.3 ms"), ("duration(2e9)", "2.00 s"), ("duration(999999)", "1.00 ms"),
+                ("percent(0.5)", "50.0%"), ("percent(0.00001)", "<0.1%"), ("plural(1, 'P')", "1 P"),
+                ("lowerBound([1, 3, 3, 7], 3)", 1), ("lowerBound([1, 3], 9)", 2), ("lowerBound([], 9)", 0),
+                ("decodeBase64('AQID').join()", "1,2,3")]:
+            self.assertEqual(page.evaluate(expression), expected, expression)
+        # nextFrom() is lowerBound(), only faster.
+        self.assertTrue(page.evaluate("""(() => {
+          for (let round = 0; round < 300; round++) {
+            const numbers = Float64Array.from({length: round % 40}, () => Math.floor(Math.random() * 50)).sort();
+            for (let value = -1; value < 52; value++) {
+              const from = Math.floor(Math.random() * (lowerBound(numbers, value) + 1));
+              if (nextFrom(numbers, value, from) !== lowerBound(numbers, value)) return false;
+            }
+          }
+          return true;
+        })()"""))
+
+    def test_reads_what_the_tool_reads(self):
+        made = self.path / "made.trace"
+        subprocess.run([MAKE_TRACE, str(made), "20000", "9", "3", "300", "5"], check=True)
+        for trace in [*sorted(DATA.glob("*.trace")), made]:
+            page = self.page_of(trace)
+            self.assertIsNone(page.evaluate("app.model.error"))
+            summary = subprocess.run([MAGPIE, "trace", "summary", str(trace)], check=True, capture_output=True,
+                                     text=True).stdout
+            for name in ("running", "runnable", "waiting", "syscall"):
+                value, unit = re.search(rf"^  {name} +([\d.e+]+)(ns|us|ms|s) ", summary, re.MULTILINE).groups()
+                nanos = float(value) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[unit]
+                ours = page.evaluate(f"app.questions.total[STATE_NAMES.indexOf('{name}')]")
+                # The tool prints three digits, and puts a nanosecond between events of one moment.
+                self.assertAlmostEqual(ours, nanos, delta=nanos * 0.01 + 20000, msg=f"{trace.name} {name}")
+            if trace != made:  # whose direct switches the tool counts as three
+                self.assertIn(f" {page.evaluate('app.model.events')} events", summary)
+            # A row's sums are the sums of its bars.
+            self.assertLess(page.evaluate("""Math.max(...app.model.pRows.map(row => {
+              const from = app.model.end * 0.31, to = app.model.end * 0.77;
+              let time = 0;
+              for (let i = 0; i < row.begin.length; i++) {
+                time += Math.max(0, Math.min(row.end[i], to) - Math.max(row.begin[i], from));
+              }
+              return Math.abs(time - app.timeline.used(row, from, to));
+            }))"""), 1)
+            self.assertEqual(page.errors(), [])
+
+    def test_a_file_can_be_chosen_in_the_page_as_it_lies_in_the_repository(self):
+        page = self.browser.page(*WIDE)
+        page.open((REPOSITORY / "viewer" / "index.html").as_uri())
+        self.assertTrue(page.evaluate("!byId('welcome').hidden && byId('tabs').hidden"))
+        self.picture(page, "welcome")
+        document = page.call("DOM.getDocument")["root"]["nodeId"]
+        node = page.call("DOM.querySelector", nodeId=document, selector="#choose")["nodeId"]
+        page.call("DOM.setFileInputFiles", files=[str(DATA / "go_network.trace")], nodeId=node)
+        page.wait_for("app.model !== null")
+        self.assertEqual(page.evaluate("app.model.events"), 3346)
+        self.assertEqual(page.evaluate("byId('file').textContent"), "go_network.trace")
+        self.assertEqual(page.errors(), [])
+
+    def test_a_file_can_be_dropped(self):
+        page = self.browser.page(*WIDE)
+        page.open((REPOSITORY / "viewer" / "index.html").as_uri())
+        numbers = ",".join(map(str, (DATA / "go_exec.trace").read_bytes()))
+        page.evaluate(f"""(() => {{
+          const data = new DataTransfer();
+          data.items.add(new File([new Uint8Array([{numbers}])], 'dropped.trace'));
+          for (const kind of ['dragenter', 'dragover', 'drop']) {{
+            dispatchEvent(Object.assign(new DragEvent(kind, {{dataTransfer: data, cancelable: true}})));
+          }}
+        }})()""")
+        page.wait_for("app.model !== null")
+        self.assertEqual(page.evaluate("app.model.events"), 240)
+        self.assertFalse(page.evaluate("document.body.classList.contains('dragging')"))
+
+    def test_the_tool_serves_it(self):
+        with subprocess.Popen([MAGPIE, "trace", "view", "--no-browser", str(DATA / "go_procs.trace")],
+                              stdout=subprocess.PIPE, text=True) as server:
+            try:
+                address = re.search(r"http://\S+/", server.stdout.readline()).group()
+                page = self.browser.page(*WIDE)
+                page.open(address)
+                page.wait_for("app.model !== null")
+                self.assertEqual(page.evaluate("app.model.events"), 1424)
+                self.assertEqual(page.errors(), [])
+            finally:
+                server.terminate()
+
+    def test_keys_and_mouse(self):
+        page = self.page_of(DATA / "go_network.trace")
+        self.settle(page)
+        goal = lambda: json.loads(page.evaluate("JSON.stringify(app.timeline.goal)"))
+        whole = goal()
+        page.key("w")
+        page.key("w")
+        self.settle(page)
+        closer = goal()
+        self.assertLess(closer["to"] - closer["from"], 0.6 * whole["to"])
+        page.key("d")
+        self.assertGreater(goal()["from"], closer["from"])
+        page.key("a")
+        page.key("s")
+        page.key("0")
+        self.settle(page)
+        self.assertEqual(goal(), whole)
+        page.mouse("mouseWheel", 600, 300, deltaX=0, deltaY=-200, modifiers=2)
+        self.assertLess(goal()["to"] - goal()["from"], whole["to"])
+
+        # A click on a bar selects it; a step goes to what the goroutine did next; f fills the view.
+        bar = json.loads(page.evaluate("""(() => {
+          const row = app.model.pRows[app.timeline.pOrder[0]];
+          let best = 0;
+          for (let i = 0; i < row.begin.length; i++) if (row.end[i] - row.begin[i] > row.end[best] - row.begin[best]) best = i;
+          app.timeline.look(row.begin[best] - 1000, row.end[best] + 1000, true);
+          app.timeline.drawNow();
+          const box = byId('timeline').getBoundingClientRect();
+          const place = app.timeline.rows[app.timeline.rowOfP.get(app.timeline.pOrder[0])];
+          return JSON.stringify({x: box.left + app.timeline.x((row.begin[best] + row.end[best]) / 2),
+                                 y: box.top + app.timeline.y(place) + place.height / 2, span: row.index[best]});
+        })()"""))
+        page.click(bar["x"], bar["y"])
+        self.assertEqual(page.evaluate("app.timeline.selected"), bar["span"])
+        self.assertIn("main.", page.evaluate("byId('details').textContent"))
+        page.mouse("mouseMoved", bar["x"] + 3, bar["y"])
+        self.assertFalse(page.evaluate("byId('tip').hidden"))
+        self.picture(page, "selected")
+        page.key("]")
+        self.assertEqual(page.evaluate("app.model.before[app.timeline.selected]"), bar["span"])
+        page.key("[")
+        page.key("f")
+        self.assertEqual(page.evaluate("app.timeline.selected"), bar["span"])
+        page.key("Escape")
+        self.assertEqual(page.evaluate("app.timeline.selected"), -1)
+
+        # Dragging moves; with shift it measures.
+        self.settle(page)
+        before = goal()
+        page.drag(500, 400, 700, 400)
+        self.assertLess(goal()["from"], before["from"])
+        page.drag(300, 400, 600, 400, modifiers=8)
+        self.assertIn("Ps used", page.evaluate("byId('details').textContent"))
+        self.assertEqual(page.errors(), [])
+
+    def test_search(self):
+        page = self.page_of(DATA / "go_annotated.trace")
+        found = lambda text: json.loads(page.evaluate(f"JSON.stringify(app.find({json.dumps(text)}).map(each => each.kind))"))
+        self.assertEqual(found("g1")[0], "goroutine")
+        self.assertIn("function", found("main.annotated"))
+        self.assertIn("wait", found("sleep"))
+        self.assertIn("log", found("number 7"))
+        self.assertIn("task", found("request batch"))
+        self.assertEqual(found("no such thing"), [])
+        page.key("/")
+        for letter in "annotated.f":
+            page.key(letter)
+        page.wait_for("!byId('found').hidden")
+        self.picture(page, "search")
+        page.key("Enter")
+        page.wait_for("!byId('view-goroutines').hidden")
+        self.assertIn("main.annotated.func1", page.evaluate("byId('view-goroutines').textContent"))
+        self.assertEqual(page.errors(), [])
+
+    def test_every_view_fits_wide_and_narrow_light_and_dark(self):
+        for size, wide in ((WIDE, "wide"), (NARROW, "narrow")):
+            page = self.page_of(DATA / "go_annotated.trace", size)
+            for theme in ("light", "dark"):
+                page.evaluate(f"app.theme('{theme}')")
+                for view in ("timeline", "goroutines", "time", "latency", "notes"):
+                    page.evaluate(f"byId('tabs').querySelector('[data-view={view}]').click()")
+                    self.assertEqual(page.evaluate("app.view"), view)
+                    self.assertGreater(page.evaluate(f"byId('view-{view}').textContent.length"), 40)
+                    self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), size[0], view)
+                    self.assertLessEqual(page.evaluate(f"byId('view-{view}').scrollWidth"), size[0], view)
+                    self.picture(page, f"{view}_{wide}_{theme}")
+                page.evaluate("app.go.goroutine(0)")
+                self.assertLessEqual(page.evaluate("byId('view-goroutines').scrollWidth"), size[0])
+                self.picture(page, f"goroutine_{wide}_{theme}")
+            self.assertEqual(page.errors(), [])
+
+    def test_broken_files_are_explained(self):
+        whole = (DATA / "go_spin.trace").read_bytes()
+        for name, content, said, shown in [
+                ("empty", b"", "the file is empty", False),
+                ("text", b"hello, world, this is not a trace", "this is not a trace", False),
+                ("future", b"go 1.99 trace\0\0\0", "version go 1.99", False),
+                ("cut", whole[:-50], "the file is cut", True),
+                ("wrong", whole[:16] + b"w" + whole[17:], "here should be a batch", False)]:
+            trace = self.path / f"{name}.trace"
+            trace.write_bytes(content)
+            page = self.page_of(trace)
+            self.assertFalse(page.evaluate("byId('banner').hidden"), name)
+            self.assertIn(said, page.evaluate("byId('banner').textContent"))
+            self.assertEqual(page.evaluate("app.model !== null"), shown, name)
+            self.assertEqual(page.evaluate("byId('welcome').hidden"), shown, name)
+            self.picture(page, f"broken_{name}")
+            self.assertEqual(page.errors(), [])
+
+    # Bytes changed at random: an explanation or a picture, never an exception.
+    def test_survives_damage(self):
+        page = self.browser.page(*WIDE)
+        page.open((REPOSITORY / "viewer" / "index.html").as_uri())
+        for name in ("go_procs", "go_gc", "go_annotated"):
+            numbers = ",".join(map(str, (DATA / f"{name}.trace").read_bytes()))
+            self.assertEqual(page.evaluate(f"""(() => {{
+              const whole = new Uint8Array([{numbers}]);
+              let seed = 1;
+              const random = below => (seed = (seed * 48271) % 2147483647) % below;
+              for (let round = 0; round < 400; round++) {{
+                const bytes = whole.slice(0, round % 7 === 0 ? random(whole.length) : whole.length);
+                for (let i = random(4); i >= 0; i--) bytes[random(bytes.length)] = random(256);
+                try {{
+                  const steps = traceReader().readTrace(bytes);
+                  while (!steps.next().done) {{}}
+                }} catch (error) {{
+                  return `round ${{round}}: ${{error.stack}}`;
+                }}
+              }}
+              return 'fine';
+            }})()"""), "fine")
+
+    def test_large_traces_stay_smooth(self):
+        large = self.path / "large.trace"
+        subprocess.run([MAKE_TRACE, str(large), "300000", "16", "8", "2000"], check=True)
+        page = self.page_of(large)
+        frames = json.loads(page.evaluate("""(async () => {
+          const timeline = app.timeline, result = [];
+          for (const share of [1, 0.1, 0.01, 0.001]) {
+            timeline.frames = [];
+            for (let i = 0; i < 10; i++) {
+              const from = app.model.end * (0.3 + i * share / 100);
+              timeline.look(from, from + app.model.end * share, true);
+              await new Promise(requestAnimationFrame);
+              await new Promise(requestAnimationFrame);
+            }
+            result.push(timeline.frames.sort((a, b) => a - b)[timeline.frames.length >> 1]);
+          }
+          return JSON.stringify(result);
+        })()"""))
+        print(f"read {page.evaluate('app.model.events')} events in {page.evaluate('app.readTime'):.0f} ms; "
+              f"a frame of all, 1/10, 1/100, 1/1000: {', '.join(f'{each:.1f}' for each in frames)} ms")
+        # A guard against work that grows with the trace; a busy machine has room.
+        self.assertLess(max(frames), 500)
+        self.assertEqual(page.errors(), [])
+
+
+if __name__ == "__main__":
+    if not find_browser():
+        print("skipped: Chromium is not installed")
+        sys.exit(0)
+    unittest.main(argv=sys.argv[:1])

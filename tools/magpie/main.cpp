@@ -1,0 +1,62 @@
+// The command line tool: `magpie trace ...` looks at traces.
+
+#include <sys/stat.h>
+
+#include <exception>
+#include <iostream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <magpie/version.h>
+
+#include "tools/magpie/command.h"
+
+namespace {
+
+constexpr std::string_view k_help = R"(magpie: look into programs that use magpie
+
+  magpie trace check FILE           is it a whole and consistent trace?
+  magpie trace summary FILE         the numbers: states, waits, latencies, Ps
+  magpie trace view FILE            in the browser, served on loopback until Ctrl-C
+      --port N                      instead of any free one
+      --no-browser                  only say where
+  magpie trace html FILE            one page with the trace in it, to send around
+  magpie trace convert --to chrome|perfetto|html FILE
+      -o OUT                        instead of FILE with another ending; - is standard output
+  magpie --version
+
+The format is Go's execution trace, which "go tool trace" opens as well.
+)";
+
+int run(const std::vector<std::string_view>& words) {
+  if (words.empty() || words[0] == "help" || words[0] == "--help" || words[0] == "-h") {
+    std::cout << k_help;
+    return words.empty() ? magpie_tool::k_usage : 0;
+  }
+  if (words[0] == "--version") {
+    std::cout << "magpie " << magpie::version() << '\n';
+    return 0;
+  }
+  if (words[0] == "trace") return magpie_tool::trace_command({words.begin() + 1, words.end()});
+  throw magpie_tool::usage_error("there is no command \"" + std::string(words[0]) + "\"");
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  umask(077);  // traces, and what is made of them, tell much about a program
+  try {
+    const int code = run({words + 1, words + count});
+    std::cout.flush();
+    if (!std::cout) throw std::runtime_error("cannot write to standard output");
+    return code;
+  } catch (const magpie_tool::usage_error& wrong) {
+    std::cerr << "magpie: " << wrong.what() << "; magpie --help lists what there is\n";
+    return magpie_tool::k_usage;
+  } catch (const std::exception& failed) {
+    std::cerr << "magpie: " << failed.what() << '\n';
+    return magpie_tool::k_failed;
+  }
+}

@@ -1,0 +1,51 @@
+// A trace in Perfetto's format, for ui.perfetto.dev and its SQL: tracks per P, per thread and per
+// goroutine, with the goroutine's states, and flows from waker to woken.
+//
+// The file is a sequence of protobuf messages; the few fields needed are written by hand, so that
+// no protobuf library is.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "observe/trace_reader.h"
+#include "observe/trace_spans.h"
+
+namespace magpie_tool {
+
+class perfetto_converter : private magpie::rt::span_sink {
+ public:
+  perfetto_converter(const magpie::rt::trace_reader& reader, std::ostream& out);
+
+  void add(const magpie::rt::trace_event& event);
+  void finish() { spans_.finish(); }
+
+ private:
+  enum class group : std::uint64_t {
+    procs = 1,
+    threads = 2,
+    goroutines = 3,
+  };
+
+  void goroutine_did(const magpie::rt::goroutine_span& span) override;
+
+  std::uint64_t track(group of, std::uint64_t id, std::string_view name);
+  void describe_group(group which, std::string_view name);
+  void slice(std::uint64_t track, std::string_view name, std::uint64_t begin, std::uint64_t end,
+             const std::string& extra);
+  void packet(std::uint64_t time, const std::string& rest);
+
+  const magpie::rt::trace_reader& reader_;
+  magpie::rt::span_builder spans_;
+  std::ostream& out_;
+  bool first_packet_ = true;
+  std::uint64_t flows_ = 0;
+  std::unordered_map<std::uint64_t, std::uint64_t> pending_;  // by goroutine: the flow to its turn
+  std::unordered_set<std::uint64_t> described_;
+};
+
+}  // namespace magpie_tool

@@ -1,0 +1,205 @@
+// trace.cpp: the commands below `magpie trace`.
+
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "observe/trace_reader.h"
+#include "observe/trace_summary.h"
+#include "tools/magpie/chrome.h"
+#include "tools/magpie/command.h"
+#include "tools/magpie/page.h"
+#include "tools/magpie/perfetto.h"
+#include "tools/magpie/view.h"
+
+namespace magpie_tool {
+
+namespace {
+
+namespace rt = magpie::rt;
+
+struct options {
+  std::string file;
+  std::string to;
+  std::string out;
+  std::uint16_t port = 0;
+  bool browser = true;
+};
+
+options parse(const std::vector<std::string_view>& words) {
+  options result;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    const auto value = [&]() -> std::string {
+      if (++i == words.size()) throw usage_error(std::string(word) + " needs a value");
+      return std::string(words[i]);
+    };
+    if (word == "--to") {
+      result.to = value();
+    } else if (word == "-o") {
+      result.out = value();
+    } else if (word == "--port") {
+      const std::string text = value();
+      const auto [end, error] =
+          std::from_chars(text.data(), text.data() + text.size(), result.port);
+      if (error != std::errc() || end != text.data() + text.size()) {
+        throw usage_error("\"" + text + "\" is not a port");
+      }
+    } else if (word == "--no-browser") {
+      result.browser = false;
+    } else if (word.starts_with("-")) {
+      throw usage_error("unknown option " + std::string(word));
+    } else if (result.file.empty()) {
+      result.file = word;
+    } else {
+      throw usage_error("one file at a time, please");
+    }
+  }
+  if (result.file.empty()) throw usage_error("which file?");
+  return result;
+}
+
+std::vector<std::uint8_t> read_file(const std::string& name) {
+  std::ifstream in(name, std::ios::binary);
+  if (!in) throw std::runtime_error("cannot open " + name);
+  std::vector<std::uint8_t> bytes;
+  constexpr std::size_t k_step = std::size_t{1} << 20;
+  while (in) {
+    const std::size_t before = bytes.size();
+    bytes.resize(before + k_step);
+    in.read(reinterpret_cast<char*>(bytes.data() + before), k_step);
+    bytes.resize(before + static_cast<std::size_t>(in.gcount()));
+  }
+  if (in.bad()) throw std::runtime_error("cannot read " + name);
+  return bytes;
+}
+
+// Says what is wrong with the file, if anything, and how much of it was good.
+int verdict(const options& chosen, const rt::trace_reader& reader, std::uint64_t events) {
+  const rt::trace_error* const error = reader.error();
+  if (error == nullptr) return 0;
+  std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << error->what << '\n';
+  if (events > 0) std::cerr << chosen.file << ": before that, " << events << " good events\n";
+  return k_failed;
+}
+
+int check(const options& chosen) {
+  const std::vector<std::uint8_t> bytes = read_file(chosen.file);
+  rt::trace_reader reader(bytes);
+  std::uint64_t events = 0;
+  for (rt::trace_event event; reader.next(event);) ++events;
+  const int code = verdict(chosen, reader, events);
+  if (code == 0) {
+    std::cout << chosen.file << ": ok: " << events << " events in " << reader.generations()
+              << (reader.generations() == 1 ? " generation" : " generations") << ", version go 1."
+              << static_cast<int>(reader.version()) << '\n';
+  }
+  return code;
+}
+
+int summary(const options& chosen) {
+  const std::vector<std::uint8_t> bytes = read_file(chosen.file);
+  rt::trace_reader reader(bytes);
+  rt::trace_summary numbers(reader);
+  for (rt::trace_event event; reader.next(event);) numbers.add(event);
+  numbers.finish();
+  if (numbers.events() > 0) numbers.print(std::cout);
+  std::cout.flush();
+  return verdict(chosen, reader, numbers.events());
+}
+
+std::string output_name(const options& chosen, std::string_view ending) {
+  if (!chosen.out.empty()) return chosen.out;
+  std::filesystem::path name(chosen.file);
+  name.replace_extension(ending);
+  if (name == chosen.file) name += ending;
+  return name.string();
+}
+
+// Calls `write` with the output stream, and says where it went. Only the owner may read it, also
+// where there was such a file before.
+template <class Write>
+void write_output(const std::string& name, Write write) {
+  if (name == "-") {
+    write(std::cout);
+    return;
+  }
+  std::ofstream out(name, std::ios::binary | std::ios::trunc);
+  if (!out) throw std::runtime_error("cannot write " + name);
+  std::filesystem::permissions(
+      name, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  write(out);
+  out.close();
+  if (!out) throw std::runtime_error("cannot write " + name);
+  std::cout << name << '\n';
+}
+
+// A converter is fed with every event and writes what it makes of them.
+template <class Converter>
+int convert_events(const options& chosen, std::string_view ending) {
+  const std::vector<std::uint8_t> bytes = read_file(chosen.file);
+  rt::trace_reader reader(bytes);
+  std::uint64_t events = 0;
+  rt::trace_event event;
+  bool more = reader.next(event);
+  if (more) {
+    write_output(output_name(chosen, ending), [&](std::ostream& out) {
+      Converter converter(reader, out);
+      for (; more; more = reader.next(event)) {
+        converter.add(event);
+        ++events;
+      }
+      converter.finish();
+    });
+  }
+  return verdict(chosen, reader, events);
+}
+
+int html(const options& chosen) {
+  const std::vector<std::uint8_t> bytes = read_file(chosen.file);
+  const std::string name = std::filesystem::path(chosen.file).filename().string();
+  write_output(output_name(chosen, ".html"),
+               [&](std::ostream& out) { write_page(out, name, bytes); });
+  return 0;
+}
+
+int convert(const options& chosen) {
+  if (chosen.to == "chrome") return convert_events<chrome_converter>(chosen, ".json");
+  if (chosen.to == "perfetto") {
+    return convert_events<perfetto_converter>(chosen, ".perfetto-trace");
+  }
+  if (chosen.to == "html") return html(chosen);
+  throw usage_error("--to chrome, perfetto or html");
+}
+
+int view(const options& chosen) {
+  view_settings settings;
+  settings.name = std::filesystem::path(chosen.file).filename().string();
+  settings.bytes = read_file(chosen.file);
+  settings.port = chosen.port;
+  settings.browser = chosen.browser;
+  return serve_view(settings);
+}
+
+}  // namespace
+
+int trace_command(const std::vector<std::string_view>& words) {
+  struct command {
+    std::string_view name;
+    int (*run)(const options&);
+  };
+  constexpr command k_commands[] = {
+      {"check", check}, {"summary", summary}, {"view", view}, {"convert", convert}, {"html", html}};
+  if (words.empty()) throw usage_error("trace: what about it?");
+  for (const command& each : k_commands) {
+    if (each.name == words[0]) return each.run(parse({words.begin() + 1, words.end()}));
+  }
+  throw usage_error("there is no command \"trace " + std::string(words[0]) + "\"");
+}
+
+}  // namespace magpie_tool

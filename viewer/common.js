@@ -1,0 +1,170 @@
+// Small things that all parts of the page use.
+'use strict';
+
+const RUNNING = 0, RUNNABLE = 1, WAITING = 2, SYSCALL = 3;
+const STATE_NAMES = ['running', 'runnable', 'waiting', 'syscall'];
+
+// An element. Attributes that are functions listen; texts are texts, never markup.
+function element(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (typeof value === 'function') node.addEventListener(name, value);
+    else if (name === 'style') node.style.cssText = value;
+    else node.setAttribute(name, value === true ? '' : value);
+  }
+  for (const child of children.flat(2)) {
+    if (child !== null && child !== undefined && child !== false) node.append(child);
+  }
+  return node;
+}
+
+function fill(node, ...children) { node.replaceChildren(...children.flat(2).filter(child => child)); }
+
+// 1.25 ms; three digits are enough to compare.
+function duration(nanos) {
+  if (!(nanos > 0)) return '0';
+  const units = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
+  for (const [size, unit] of units) {
+    if (nanos >= size * 0.9995) return `${digits(nanos / size)} ${unit}`;
+  }
+  return `${digits(nanos)} ns`;
+}
+function digits(value) {
+  if (value >= 99.95) return Math.round(value).toLocaleString('en');
+  return value >= 9.995 ? value.toFixed(1) : value.toFixed(2);
+}
+const count = number => number.toLocaleString('en');
+const percent = share => share > 0 && share < 0.001 ? '<0.1%' : `${(100 * share).toFixed(1)}%`;
+const plural = (number, word) => `${count(number)} ${word}${number === 1 ? '' : 's'}`;
+
+// The first place in [from, to) of rising numbers where the number is not below `value`.
+function lowerBound(numbers, value, from = 0, to = numbers.length) {
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (numbers[middle] < value) from = middle + 1; else to = middle;
+  }
+  return from;
+}
+// The same, quick when it is near `from`.
+function nextFrom(numbers, value, from) {
+  let step = 1;
+  while (from + step < numbers.length && numbers[from + step] < value) step *= 2;
+  return lowerBound(numbers, value, from, Math.min(from + step + 1, numbers.length));
+}
+
+// Colours come from the style sheet; a canvas needs them as numbers.
+function palette() {
+  const style = getComputedStyle(document.documentElement);
+  const colour = name => style.getPropertyValue(`--${name}`).trim();
+  const colours = {};
+  for (const name of ['back', 'paper', 'ink', 'soft', 'faint', 'line', 'row', 'hover', 'accent', 'running',
+                      'runnable', 'waiting', 'syscall']) colours[name] = colour(name);
+  colours.dark = document.documentElement.dataset.theme === 'dark';
+  colours.states = STATE_NAMES.map(colour);
+  const channels = text => [0, 1, 2].map(i => parseInt(text.slice(1 + 2 * i, 3 + 2 * i), 16));
+  colours.numbers = {running: channels(colours.running), syscall: channels(colours.syscall)};
+  // One function's goroutines differ from the next one's by a shade, never by the colour of a state.
+  colours.shades = [0, 1, 2, 3, 4].map(i => mix(colours.running, '#0a3a3a', i * 0.09));
+  return colours;
+}
+function mix(first, second, share) {
+  const part = (text, i) => parseInt(text.slice(1 + 2 * i, 3 + 2 * i), 16);
+  const channels = [0, 1, 2].map(i => Math.round(part(first, i) * (1 - share) + part(second, i) * share));
+  return `rgb(${channels.join(' ')})`;
+}
+
+// A canvas with as many points as the screen has.
+function fitCanvas(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const width = canvas.clientWidth, height = canvas.clientHeight;
+  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+  }
+  const context = canvas.getContext('2d');
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return {context, width, height};
+}
+
+// Questions about a model.
+
+class Questions {
+  constructor(model) {
+    this.model = model;
+    const spans = model.span, goroutines = model.g.id.length;
+    // Of each goroutine: the time in each state.
+    this.time = [0, 1, 2, 3].map(() => new Float64Array(goroutines));
+    this.total = [0, 0, 0, 0];
+    for (let i = 0; i < spans.g.length; i++) {
+      const time = spans.end[i] - spans.begin[i];
+      this.time[spans.what[i]][spans.g[i]] += time;
+      this.total[spans.what[i]] += time;
+    }
+    this.shade = new Map();
+  }
+
+  name(g) {
+    const name = this.model.strings[this.model.g.name[g]];
+    return name || '(unknown function)';
+  }
+  title(g) { return `G${this.model.g.id[g]}`; }
+  // Which of the shades a function has.
+  shadeOf(g) {
+    const name = this.model.g.name[g];
+    let shade = this.shade.get(name);
+    if (shade === undefined) {
+      shade = this.shade.size % 5;
+      this.shade.set(name, shade);
+    }
+    return shade;
+  }
+  spansOf(g) {
+    const {first, index} = this.model.gRows;
+    return index.subarray(first[g], first[g + 1]);
+  }
+  regionsOf(g) {
+    if (!this.regions) {
+      this.regions = new Map();
+      for (const region of this.model.regions) {
+        const list = this.regions.get(region.g);
+        if (list) list.push(region); else this.regions.set(region.g, [region]);
+      }
+    }
+    return this.regions.get(g) || [];
+  }
+  wokenBy(g) {
+    const {first, index} = this.model.wakeRows;
+    return index.subarray(first[g], first[g + 1]);
+  }
+  // What a goroutine did just after a span; -1: nothing.
+  after(span) {
+    const list = this.spansOf(this.model.span.g[span]);
+    const place = list.indexOf(span);
+    return place >= 0 && place + 1 < list.length ? list[place + 1] : -1;
+  }
+  reason(span) { return this.model.strings[this.model.span.reason[span]]; }
+  describe(span) {
+    const state = STATE_NAMES[this.model.span.what[span]];
+    const reason = this.reason(span);
+    if (this.model.span.what[span] === WAITING && reason) return `waiting: ${reason}`;
+    if (this.model.span.what[span] === RUNNABLE && reason) return `runnable (${reason})`;
+    return state === 'syscall' ? 'in a system call' : state;
+  }
+  groups() {
+    if (this.groupList) return this.groupList;
+    const groups = new Map();
+    for (let g = 0; g < this.model.g.id.length; g++) {
+      const name = this.model.g.name[g];
+      let group = groups.get(name);
+      if (!group) {
+        group = {name, text: this.name(g), members: [], time: [0, 0, 0, 0]};
+        groups.set(name, group);
+      }
+      group.members.push(g);
+      for (let what = 0; what < 4; what++) group.time[what] += this.time[what][g];
+    }
+    this.groupList = [...groups.values()];
+    return this.groupList;
+  }
+}
