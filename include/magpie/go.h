@@ -87,6 +87,18 @@ class MAGPIE_API thread_lock {
   thread_lock& operator=(const thread_lock&) = delete;
 };
 
+// While one exists, the goroutine is not stopped for others, however long it runs: for a section
+// during which everybody would have to wait for it, such as under a spin lock of your own. Keep it
+// short: it delays all that share its P. It does not keep the goroutine from waiting itself, nor
+// the kernel from stopping the thread. Nests. On a plain thread: nothing.
+class MAGPIE_API no_preempt {
+ public:
+  no_preempt() noexcept;
+  ~no_preempt();
+  no_preempt(const no_preempt&) = delete;
+  no_preempt& operator=(const no_preempt&) = delete;
+};
+
 namespace detail {
 MAGPIE_API void* find_local(const void* key) noexcept;
 MAGPIE_API void add_local(const void* key, void* value, void (*destroy)(void*));

@@ -20,6 +20,17 @@ namespace rt {
 scheduler& scheduler_of(const runtime&);
 }
 
+// How a goroutine that has used up its time slice is stopped, when it makes no call into the
+// runtime: by a signal to its thread, whose handler waits there until its turn comes again.
+enum class preempt_trigger {
+  // When the slice is over. A blocking call that the thread has just begun may end early with
+  // EINTR, where SA_RESTART does not help: poll, nanosleep and others.
+  signal,
+  // By a timer that counts the thread's CPU time: at the kernel's next tick, some milliseconds
+  // late, and as good as never inside a call.
+  cpu_timer,
+};
+
 // How files are read and written. Sockets are waited for with epoll in any case, which does what
 // they need with fewer system calls.
 enum class io_backend {
@@ -34,8 +45,12 @@ struct config {
   std::size_t stack_size = 256 * 1024;  // address space per goroutine; memory as it is touched
   int max_threads = 10000;
   std::chrono::nanoseconds time_slice = std::chrono::milliseconds(10);
+  bool preempt = true;     // stop goroutines that overrun their slice at any instruction, by signal
+  int preempt_signal = 0;  // 0: MAGPIE_PREEMPT_SIGNAL, else SIGURG. A handler that was there before
+                           // is still called for signals that are not ours
   io_backend io = io_backend::automatic;
   std::uint64_t seed = 0;  // of all random choices; 0: from the OS
+  preempt_trigger preempt_by = preempt_trigger::signal;
 };
 
 // A moment's view; the numbers are read one after the other.

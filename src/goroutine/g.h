@@ -63,8 +63,9 @@ struct alignas(2 * k_cache_line) G {
   goroutine_extra* extra = nullptr;
   atomic<goroutine_state> state{goroutine_state::dead};
   atomic<wait_reason> waits_for{wait_reason::none};
-  std::uint8_t size_class = 0;  // of the stack it wants
-  bool locked = false;          // to a thread: extra says to which
+  std::uint8_t size_class = 0;    // of the stack it wants
+  bool locked = false;            // to a thread: extra says to which
+  std::uint32_t unstoppable = 0;  // so many no_preempt exist; its own, outside the gate
 
   // Has not started, and somebody will wait for its end: what async() spawns.
   bool is_fresh_child() const { return task != nullptr && task->end != nullptr; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "base/print.h"
 #include "os/signal.h"
@@ -24,6 +25,11 @@ void print_call_site(printer&, const void* return_address);
 // must stay inside the stack.
 void print_parked_backtrace(printer&, std::uintptr_t program_counter, std::uintptr_t frame_pointer,
                             stack_bounds);
+
+// Of code on another thread that sleeps at `program_counter`, with a copy of the top of its stack:
+// what looks like the address after a call, which may be one that was left long ago.
+void print_guessed_backtrace(printer&, std::uintptr_t program_counter,
+                             std::span<const std::uintptr_t> stack);
 
 // The same for the code that a signal interrupted, without the handler's own frames. Frames are
 // looked for in [stack_low, stack_high) only where the unwinder gives up early.

@@ -57,6 +57,10 @@ class [[nodiscard]] lock_guard {
   lock& lock_;
 };
 
+// How many locks the calling thread holds, or is about to take: a thread is not stopped with one.
+// Signal-safe.
+int locks_held();
+
 // Checks that the calling thread holds no lock: before it sleeps or leaves its stack. Debug
 // builds only; otherwise nothing.
 void assert_no_locks_held();

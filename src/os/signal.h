@@ -4,13 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "os/clock.h"
 #include "os/error.h"
 #include "os/thread.h"
 
 namespace magpie::rt::os {
 
-// SIGSEGV, for those who may not include <signal.h>.
+// SIGSEGV and SIGURG, for those who may not include <signal.h>.
 extern const int k_segmentation_fault;
+extern const int k_urgent_data;
+
+// Whether a program may use the signal for its own ends: it exists, and means nothing to libc, nor
+// to a process that goes wrong.
+bool is_free_for_use(int number);
 
 // What a handler may want to know, read out of the kernel's structures.
 struct signal_event {
@@ -20,6 +26,8 @@ struct signal_event {
   std::uintptr_t program_counter;
   std::uintptr_t stack_pointer;
   std::uintptr_t frame_pointer;
+  const void* timer;    // of the thread_timer that sent it, or null
+  bool from_ourselves;  // by send_signal()
 
   // Hands the signal to the handler that was there before ours. Without one the default action
   // follows: for a fault by returning to the instruction, which faults again, so that the core
@@ -36,6 +44,37 @@ using signal_handler = void (*)(const signal_event&);
 // Puts `handler` in front of the present disposition of signal `number`, for the whole process.
 // Installing again replaces our handler and keeps what was there before the first time.
 error install_signal_handler(int number, signal_handler handler);
+
+// To one thread of this process. Signal-safe.
+void send_signal(thread_id, int number);
+
+// Whether the calling thread gets the signal, or it waits until it does.
+void open_signal(int number);
+void close_signal(int number);
+
+// Sends the thread that made it a signal, with its own address in signal_event::timer.
+class thread_timer {
+ public:
+  enum class clock {
+    real,      // of now()
+    cpu_time,  // the thread's own: as precise as the kernel's tick, and never while it sleeps
+  };
+  thread_timer() = default;
+  ~thread_timer() { stop(); }
+  thread_timer(const thread_timer&) = delete;
+  thread_timer& operator=(const thread_timer&) = delete;
+
+  // For the calling thread. False: the kernel has no more timers.
+  bool make(clock, int signal);
+  void stop();
+  bool made() const { return made_; }
+  // Any thread: once, after that time.
+  void set(nanos first);
+
+ private:
+  int id_ = 0;
+  bool made_ = false;
+};
 
 // Whether anybody had a handler before ours (then faults may be part of the program's normal
 // life, and a report would be noise). Signal-safe.

@@ -26,6 +26,10 @@ bool apply(std::string_view key, std::uint64_t value, debug_settings& settings) 
     settings.nopreempt = value != 0;
   } else if (key == "threadidle") {
     settings.threadidle = static_cast<os::nanos>(value) * 1'000'000;
+  } else if (key == "stalls") {
+    settings.stalls = value != 0 ? stall_mode::all : stall_mode::silent;
+  } else if (key == "preemptstorm") {
+    settings.storm = static_cast<os::nanos>(value) * 1'000;
   } else if (key == "seed") {
     settings.seed = value;
   } else {
@@ -59,6 +63,7 @@ const debug_settings& debugging() {
     if (const char* const unknown = parse_debug_settings(text, read)) {
       fatal("MAGPIE_DEBUG=", text, ": not understood from \"", unknown,
             "\" on; the keys are schedtrace=MS, scheddetail=1, nosysmon=1, nopreempt=1,"
+            " stalls=0|1, preemptstorm=US,"
             " threadidle=MS, seed=N");
     }
     return read;

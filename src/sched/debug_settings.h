@@ -7,13 +7,22 @@
 
 namespace magpie::rt {
 
+// What is said about goroutines that block their thread in code that does not say so.
+enum class stall_mode {
+  once,  // for each place, when it takes long
+  all,
+  silent,
+};
+
 struct debug_settings {
   os::nanos schedtrace = 0;  // print a line about every runtime this often; 0: never
   bool scheddetail = false;  // ... and a line for each P and M
   bool nosysmon = false;     // no monitor: what it would cure becomes visible
   bool nopreempt = false;    // nobody is asked to yield
+  stall_mode stalls = stall_mode::once;
+  os::nanos storm = 0;  // try to stop every thread this often, at whatever it does; 0: no
   os::nanos threadidle = 10'000'000'000;  // a thread that nobody needed for so long ends
-  std::uint64_t seed = 0;    // of every runtime that asks for none; 0: random
+  std::uint64_t seed = 0;                 // of every runtime that asks for none; 0: random
 };
 
 // Read once. A key that does not exist, or a value that is none, ends the process with a message.

@@ -7,6 +7,7 @@
 
 #include "os/environment.h"
 #include "os/random.h"
+#include "os/signal.h"
 #include "sched/debug_settings.h"
 
 namespace magpie::rt {
@@ -27,6 +28,17 @@ int procs_from_environment() {
   return static_cast<int>(count);
 }
 
+int preempt_signal_from_environment() {
+  const char* const text = os::environment("MAGPIE_PREEMPT_SIGNAL");
+  if (text == nullptr || *text == '\0') return os::k_urgent_data;
+  char* end = nullptr;
+  const long number = std::strtol(text, &end, 10);
+  if (*end != '\0' || number > 64 || !os::is_free_for_use(static_cast<int>(number))) {
+    fatal("MAGPIE_PREEMPT_SIGNAL=", text, ": expected the number of a signal that is free for use");
+  }
+  return static_cast<int>(number);
+}
+
 io_backend io_from_environment() {
   const char* const text = os::environment("MAGPIE_IO");
   if (text == nullptr || *text == '\0') return io_backend::automatic;
@@ -45,7 +57,8 @@ void check_io_uring() {
 
 bool same(const config& a, const config& b) {
   return a.procs == b.procs && a.stack_size == b.stack_size && a.max_threads == b.max_threads &&
-         a.time_slice == b.time_slice && a.seed == b.seed && a.io == b.io;
+         a.time_slice == b.time_slice && a.seed == b.seed && a.preempt == b.preempt &&
+         a.preempt_signal == b.preempt_signal && a.preempt_by == b.preempt_by && a.io == b.io;
 }
 
 // Kept in memory that is never destroyed: goroutines run until the process ends.
@@ -65,6 +78,11 @@ config with_defaults(config settings) {
     throw misuse("config: procs must be from 1 to 1024, or 0 for all that may be used");
   }
   if (settings.max_threads < 1) throw misuse("config: max_threads must be at least 1");
+  if (settings.time_slice.count() <= 0) throw misuse("config: a time slice must have some length");
+  if (settings.preempt_signal == 0) settings.preempt_signal = preempt_signal_from_environment();
+  if (!os::is_free_for_use(settings.preempt_signal)) {
+    throw misuse("config: preempt_signal must be a signal that is free for use");
+  }
   if (settings.io == io_backend::automatic) settings.io = io_from_environment();
   if (settings.io == io_backend::io_uring) check_io_uring();
   if (settings.procs == 0) settings.procs = procs_from_environment();

@@ -31,6 +31,12 @@ class global_queue {
     publish_length();
   }
 
+  // Before all others, in their order.
+  void push_all_first(G* const* from, std::size_t count) {
+    for (std::size_t i = count; i-- > 0;) queue_.push_front(from[i]);
+    publish_length();
+  }
+
   G* pop() {
     G* const g = queue_.pop_front();
     publish_length();

@@ -72,7 +72,8 @@ constexpr os::nanos k_longest_check = 1'000'000'000;
 void scheduler::wake_p() {
   os::light_fence();  // [fence], after the caller's [publish]
   // relaxed: ordered by the fence. [look]
-  if (idle_count_.load(relaxed) != 0 && spinning_.load(relaxed) == 0) wake_one();
+  if (idle_count_.load(relaxed) == 0) return poke_monitor();
+  if (spinning_.load(relaxed) == 0) wake_one();  // as above
 }
 
 // At most one wake-up is under way at a time: the one who counts the spinner in.
@@ -158,6 +159,7 @@ run_queue::popped scheduler::while_spinning(M& m) {
       if (G* const g = steal_work(m)) return {g, false};
       if (G* const g = steal_forgotten(m)) return {g, false};
       if (auto found = from_global_queue(m); found.g) return found;
+      if (resume_stopped_elsewhere(m)) return {};
     }
     // Looking takes the queue's cache line from the P that works: not too often.
     const std::uint64_t next_look = os::ticks() + os::ticks_per_second() / k_looks_per_second;
@@ -265,7 +267,7 @@ bool scheduler::give_up_p(M& m) {
   {
     const os::lock_guard hold(lock_);
     if (m.p != nullptr) {
-      if (global_.length() != 0) return false;
+      if (global_.length() != 0 || m.p->stopped.first != nullptr) return false;
       put_idle_locked(release_p(m));  // [leave]
     }
     idle_ms_.push_front(&m);
@@ -286,6 +288,8 @@ scheduler::visible_work scheduler::last_look() const {
   visible_work seen = visible_work::none;
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   for (int i = 0; i < count; ++i) {
+    if (ps_[i]->stopped.count.load(relaxed) != 0)
+      return visible_work::stealable;  // see preempt.cpp
     if (ps_[i]->queue.empty()) continue;
     if (ps_[i]->queue.ring_length() != 0) return visible_work::stealable;
     seen = visible_work::in_run_next_only;

@@ -31,6 +31,7 @@ struct M : thread_state {
 
   scheduler& scheduler_;
   const int id;
+  const os::thread_id thread = os::current_thread_id();
 
   rt::fiber own;         // the thread's own stack: looks for work, sleeps
   G* current = nullptr;  // the goroutine it runs
@@ -48,7 +49,23 @@ struct M : thread_state {
   // The gate: how deep this thread is inside the runtime. At 0 user code runs, which may be
   // stopped anywhere; above, the P and all that belongs to it are safe. See gate.h.
   atomic<std::uint32_t> depth{1};
-  atomic<bool> yield_requested{false};  // by the monitor: the time slice is over
+  atomic<bool> yield_requested{false};  // the time slice is over
+  // Its P was taken away from outside the gate, or is about to be. Written under the scheduler's
+  // lock; while it is true and the lock is free, the M is an orphan.
+  atomic<bool> retake{false};
+  bool in_call = false;  // inside blocking()
+
+  // Stopped by a signal, or about to be; see preempt.cpp.
+  struct {
+    // What the signal on its way is for: 0 for none, else the slice it is to end and why.
+    atomic<std::uint64_t> request{0};
+    os::thread_timer timer;
+    // Under the scheduler's lock.
+    os::nanos asked_at = 0;
+    M* next = nullptr;  // on P::stopped
+    std::uint64_t due = 0;
+    os::nanos slice_used = 0;  // before it was stopped; 0: all of it
+  } stop;
 
   // What the landing side of a switch has to do for the one who left; see finish_switch().
   struct {
@@ -62,13 +79,18 @@ struct M : thread_state {
   // Inside a blocking call: the P it has left here, for itself when it comes back or for the
   // monitor when that takes too long. Whoever swaps it out owns the P.
   atomic<P*> call_p{nullptr};
-  bool in_call = false;
   atomic<std::uint64_t> calls{0};  // how many it has made
   atomic<call_history::site> call_site{0};
   std::uint64_t handed_off_at = 0;  // ticks; 0: it kept its P for a start
 
   // Under the scheduler's lock, but for the note.
   list_links<M> idle_links;
+  list_links<M> orphan_links;
+  struct {
+    os::nanos cpu_time = 0;      // when its P was taken
+    os::nanos asleep_since = 0;  // by then
+    bool reported = false;       // that it sleeps; see stalls.cpp
+  } orphan;
   os::note wake;
   P* handed_p = nullptr;  // what it wakes up with; null: the runtime ends
   bool handed_spinning = false;

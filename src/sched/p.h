@@ -50,6 +50,10 @@ struct alignas(k_cache_line) P {
 
   const int id;
 
+  // How many slices those in the queue have had: all that have begun, but for those of the stopped;
+  // and a chain through run_next that was ended has had one more. Any thread.
+  std::uint64_t queue_turns() const { return slices.read() + stopped.others_turns.read(); }
+
   // Any thread, as its own file says.
   run_queue queue;
 
@@ -98,6 +102,25 @@ struct alignas(k_cache_line) P {
   // Who holds it. Written by the holder or under the scheduler's lock; read by the monitor.
   atomic<M*> m{nullptr};
 
+  // Ms that were stopped in the middle of user code and go on with this P, oldest first. The list
+  // under the scheduler's lock; what is atomic may be read by any thread.
+  struct {
+    M* first = nullptr;
+    M* last = nullptr;
+    atomic<std::uint32_t> count{0};
+    // The first one's turn has come when those in the queue have had so many; see queue_turns().
+    atomic<std::uint64_t> due{0};
+    // To be added to `slices` for that. Written by the owner.
+    counter others_turns;
+  } stopped;
+  // Somebody who must not wait is in the global queue: look there first.
+  atomic<bool> urged{false};
+  // The slice with that number has begun at a time that is known better than by a look.
+  struct {
+    atomic<std::uint64_t> slices{0};
+    atomic<os::nanos> since{0};
+  } dated;
+
   // Beyond the present number of Ps: whoever holds it gives it up at the next turn.
   atomic<bool> retired{false};
 
@@ -105,8 +128,11 @@ struct alignas(k_cache_line) P {
   list_links<P> idle_links;
   bool off = false;  // retired, and nobody holds it any more
   struct {
-    std::uint64_t slices = 0, calls = 0;
+    std::uint64_t slices = 0, calls = 0, turns = 0;
     os::nanos slice_since = 0, call_since = 0;
+    const M* m = nullptr;
+    os::nanos cpu_time = 0;  // of m's thread
+    os::nanos looked_at = 0, asleep_since = 0;
   } watched;  // what the monitor saw last, and since when
 };
 

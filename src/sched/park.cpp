@@ -12,9 +12,16 @@
 #include <algorithm>
 
 #include "os/fence.h"
-#include "sched/scheduler.h"
+#include "sched/gate.h"
 
 namespace magpie::rt {
+
+namespace {
+thread_local bool t_wakes_are_urgent = false;
+}
+
+urgent_wakes::urgent_wakes() { t_wakes_are_urgent = true; }
+urgent_wakes::~urgent_wakes() { t_wakes_are_urgent = false; }
 
 void finish_switch(M& m) {
   if (m.leaving.finish == nullptr) return;
@@ -73,14 +80,7 @@ void scheduler::ready(M* m, G* g) {
     push_next(*m, g);
     return;
   }
-  goroutine_queue one;
-  one.push_back(g);
-  {
-    const os::lock_guard hold(lock_);
-    ++readied_outside_;
-    global_.push_all(one);
-  }
-  wake_p();
+  ready_all(nullptr, &g, 1);
 }
 
 // Many at once, in their order: behind those who are runnable on this P already.
@@ -96,7 +96,11 @@ void scheduler::ready_all(M* m, G* const* woken, std::size_t count, wake_policy 
   if (here != count) {
     const os::lock_guard hold(lock_);
     if (m == nullptr) readied_outside_ += count;
-    global_.push_all(woken + here, count - here);
+    if (m == nullptr && t_wakes_are_urgent) {
+      global_.push_all_first(woken, count);
+    } else {
+      global_.push_all(woken + here, count - here);
+    }
   }
   if (here != count || policy == wake_policy::wake_others) wake_p();
 }
@@ -110,7 +114,8 @@ void scheduler::push_next(M& m, G* g) {
   if (!overflow.empty()) push_global(overflow);
   os::light_fence();  // [fence]
   // relaxed: ordered after [publish] by the fence. [look]
-  if (idle_count_.load(relaxed) == 0 || spinning_.load(relaxed) != 0) return;
+  if (idle_count_.load(relaxed) == 0) return poke_monitor();
+  if (spinning_.load(relaxed) != 0) return;                 // as above
   if (displaced || drowsy_.load(relaxed) == 0) wake_one();  // relaxed: as above
 }
 
@@ -129,19 +134,31 @@ void scheduler::push_global(goroutine_queue& batch) {
 // Through the global queue, behind everybody who waits there: on this P's own queue, a few that
 // use up their slices would keep those in the global queue waiting for most of a second.
 M* scheduler::give_way(M* m) {
-  m->yield_requested.store(false, relaxed);  // relaxed: a request that comes now asks again
   G* const g = m->current;
-  if (g == nullptr || (m->p->queue.empty() && global_.length() == 0)) return m;
+  if (g == nullptr || g->unstoppable != 0) return m;
+  m->yield_requested.store(false, relaxed);  // relaxed: a request that comes now asks again
+  if (!somebody_waits_for(*m->p)) return m;
   m->p->counters.preemptions.add();
+  m->p->stopped.others_turns.add();
   g->transition(goroutine_state::running, goroutine_state::runnable);
   return leave_to_global_queue(m, g);
+}
+
+// Not by leave(), which would look for a request once more.
+[[gnu::noinline]] void scheduler::checkpoint() {
+  M* m = enter();
+  if (m == nullptr) return;
+  // relaxed: as in leave(). It may have come for its P only.
+  if (m->yield_requested.load(relaxed)) m = m->scheduler_.give_way(m);
+  // relaxed: only this thread writes it; release: as in leave().
+  m->depth.store(m->depth.load(relaxed) - 1, release);
 }
 
 M* scheduler::yield(M* m) {
   P& p = *m->p;
   p.counters.yields.add();
   // Nobody else here, and nobody waits elsewhere: go on at once.
-  if (p.queue.empty() && global_.length() == 0 && !p.retired.load(relaxed)) return m;
+  if (!somebody_waits_for(p) && !p.retired.load(relaxed)) return m;
   G* const g = m->current;
   g->transition(goroutine_state::running, goroutine_state::runnable);
   m->leaving.finish = finish_yield;

@@ -38,6 +38,8 @@ constexpr os::nanos k_short_turn = 8'000;
 constexpr os::nanos k_poll_interval = 100'000;
 // Nobody has asked for so long: the monitor does.
 constexpr os::nanos k_neglect = 1'000'000;
+// ... and when those who have the Ps have had no turn for a while.
+constexpr os::nanos k_standstill = 500'000;
 // How long a watcher waits beside the poller: longer each time others have asked meanwhile.
 constexpr os::nanos k_shortest_glance = 200'000;
 constexpr int k_most_glances = 3;
@@ -256,9 +258,19 @@ void scheduler::watch_until(os::nanos deadline, poll_batch& out) {
 os::nanos scheduler::look_at_descriptors(os::nanos now) {
   const int idle = idle_count_.load(relaxed);  // relaxed: a hint
   if (!descriptors.started() || idle == procs()) return os::k_never;
-  if (poll_is_overdue(k_neglect)) ask_poller(nullptr);
+  // relaxed: the monitor's own. Short when nobody has had a turn since the last look.
+  const os::nanos limit =
+      timer_slack_.load(relaxed) == k_short_timer_slack ? k_standstill : k_neglect;
+  if (poll_is_overdue(limit)) {
+    bool found = false;
+    {
+      const urgent_wakes first;
+      found = ask_poller(nullptr);
+    }
+    if (found) urge(now);
+  }
   if (idle != 0 && !gets_on_quickly() && last_look() == visible_work::stealable) wake_p();
-  return now + k_neglect;
+  return now + limit;
 }
 
 // Since the last look, which was about a millisecond ago.

@@ -179,6 +179,19 @@ thread_lock::~thread_lock() {
   leave(m);
 }
 
+// ---- Critical sections ------------------------------------------------------------------------
+
+no_preempt::no_preempt() noexcept {
+  if (G* const g = current_g()) ++g->unstoppable;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // before what follows, for the handler
+}
+
+no_preempt::~no_preempt() {
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // after what came before
+  G* const g = current_g();
+  if (g != nullptr && --g->unstoppable == 0) this_goroutine::checkpoint();
+}
+
 // ---- This goroutine ---------------------------------------------------------------------------
 
 namespace this_goroutine {
@@ -205,8 +218,12 @@ void yield() {
   leave(m);
 }
 
+// A gate, but only for those who have a reason to go through it.
 void checkpoint() {
-  if (M* const m = enter()) leave(m);
+  M* const m = current_m();
+  if (m == nullptr || m->in_call) return;
+  // relaxed: what is missed now is seen the next time.
+  if (m->yield_requested.load(relaxed) || m->retake.load(relaxed)) scheduler::checkpoint();
 }
 
 void exit() {

@@ -60,6 +60,7 @@ void scheduler::retire_p(M& m) {
   {
     const os::lock_guard hold(lock_);
     while (G* const g = p->free_gs.pop()) free_gs_.push_back(g);
+    while (M* const stopped = pop_stopped_locked(*p)) push_stopped_locked(*ps_[0], *stopped);
     release_p(m);
     if (p->retired.load(relaxed)) {  // relaxed: written under the lock
       p->off = true;

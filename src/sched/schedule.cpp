@@ -77,20 +77,33 @@ run_queue::popped scheduler::find_runnable(M& m) {
       if (!sleep_until_work(m)) return {};
     }
     run_own_timers(m);
+    if (auto found = from_global_queue_when_urged(m); found.g) return found;
+    if (stopped_is_due(*m.p) && resume_stopped(m)) continue;
     if (is_fairness_turn(*m.p)) ask_poller_under_load(m);
     if (auto found = from_global_queue_for_fairness(m); found.g) return found;
     if (auto found = from_local_queue(m); found.g) return found;
     if (auto found = from_global_queue(m); found.g) return found;
+    if (resume_stopped(m)) continue;
     if (auto found = from_poller(m); found.g) return found;
     if (auto found = while_spinning(m); found.g) return found;
     if (!sleep_until_work(m)) return {};
   }
 }
 
+// Somebody was stopped for one who waits there.
+run_queue::popped scheduler::from_global_queue_when_urged(M& m) {
+  // relaxed: a hint; whoever sets it has put the goroutine there before, under the lock.
+  if (!m.p->urged.load(relaxed)) return {};
+  m.p->urged.store(false, relaxed);  // as above
+  const os::lock_guard hold(lock_);
+  return {global_.pop(), false};
+}
+
 run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {
   if (!is_fairness_turn(*m.p)) return {};
   P& p = *m.p;
   const bool over = chain_is_over(p, settings.time_slice.count());
+  if (over) p.stopped.others_turns.add();
   // Most of the turns since the last time were of one chain: it goes on.
   if (!over && p.slices.read() - p.chain.slices_at_last_look < k_fairness_turn / 2) return {};
   p.chain.slices_at_last_look = p.slices.read();
@@ -140,13 +153,16 @@ run_queue::popped scheduler::pop_local(M& m) {
 }
 
 // The local part of find_runnable(), for a switch that does not touch the M's own stack. On a
-// fairness turn, when a timer is due and when the P is to be given up, the M looks for itself.
-// `left`: the stack of a goroutine that has just ended; one that never ran and wants such a stack
-// goes on there.
+// fairness turn, when a timer is due, when it is the turn of somebody who was stopped and when the
+// P is to be given up, the M looks for itself. `left`: the stack of a goroutine that has just
+// ended; one that never ran and wants such a stack goes on there.
 G* scheduler::next_local(M& m, stack* left) {
   P& p = *m.p;
   // relaxed: see above.
-  if (is_fairness_turn(p) || p.retired.load(relaxed) || timer_is_due(p)) return nullptr;
+  if (is_fairness_turn(p) || p.retired.load(relaxed) || p.urged.load(relaxed) || timer_is_due(p) ||
+      stopped_is_due(p)) {
+    return nullptr;
+  }
   const run_queue::popped found = pop_local(m);
   if (found.g == nullptr) return nullptr;
   if (found.g->locked) {  // the M hands its P over, on its own stack

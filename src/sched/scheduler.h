@@ -8,7 +8,9 @@
 //   resize.cpp    the number of Ps         start.cpp        threads; start and end of a runtime
 //   deadlock.cpp  nobody can move          thread_lock.cpp  a goroutine that stays on its thread
 //   timers.cpp    who looks after them     waiting.cpp      in an object, with others
-//   polling.cpp   who asks the poller
+//   runners.cpp   who runs for too long    takeover.cpp     Ps of threads that sleep
+//   polling.cpp   who asks the poller      preempt.cpp      stopped at any instruction
+//   stalls.cpp    what is said about threads that sleep
 #pragma once
 
 #include <cstddef>
@@ -22,6 +24,7 @@
 #include "os/fork.h"
 #include "os/lock.h"
 #include "os/note.h"
+#include "os/thread_view.h"
 #include "poll/poller.h"
 #include "sched/call_history.h"
 #include "sched/global_queue.h"
@@ -34,6 +37,8 @@ inline constexpr int k_most_procs = 1024;
 
 // A timer that is late by so much while every P is in use is the monitor's business.
 inline constexpr os::nanos k_timer_slack = 200'000;
+// ... and when those who have the Ps have had no turn for a while.
+inline constexpr os::nanos k_short_timer_slack = 20'000;
 inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
 class wake_list;
@@ -97,6 +102,8 @@ class scheduler {
   M* yield(M* m);
   // Its time slice is over: it goes to the end of the line.
   M* give_way(M* m);
+  // Outside the gate: the same, if it was asked to.
+  static void checkpoint();
 
   // ---- join.cpp ----
 
@@ -128,6 +135,17 @@ class scheduler {
   M* exit_syscall(M& m);
   // Finds an M, work or rest for a P that nobody holds.
   void hand_off_p(P* p);
+
+  // ---- preempt.cpp ----
+
+  // Somebody who must not wait was made runnable just now, under urgent_wakes, while every P is in
+  // use: the goroutine that has run for longest makes room. From a thread without a P.
+  void urge(os::nanos now);
+
+  // ---- takeover.cpp ----
+
+  // The gate's: the P of the caller's M was taken, or is about to be.
+  M* enter_without_p(M* m);
 
   // ---- resize.cpp ----
 
@@ -168,8 +186,6 @@ class scheduler {
   // What a new thread starts with; made and freed by the spawner.
   struct thread_slot {
     scheduler* home;
-    P* p;
-    bool spinning;
     int id;
     os::thread thread;
     thread_slot* next = nullptr;
@@ -185,6 +201,7 @@ class scheduler {
   G* next_local(M& m, stack* left = nullptr);
   static run_queue::popped pop_local(M& m);
   void begin_turn(M& m, G* g, bool inherits_slice);
+  run_queue::popped from_global_queue_when_urged(M& m);
   run_queue::popped from_global_queue_for_fairness(M& m);
   run_queue::popped from_local_queue(M& m);
   run_queue::popped from_global_queue(M& m);
@@ -228,6 +245,10 @@ class scheduler {
   void wake_sleeper(const sleeper&, P* p, bool spinning);
 
   // park.cpp
+  bool somebody_waits_for(const P& p) const {
+    // relaxed: hints. Also those who were stopped here.
+    return !p.queue.empty() || global_.length() != 0 || p.stopped.count.load(relaxed) != 0;
+  }
   void push_global(goroutine_queue& batch);
   void push_local(M& m, G* g);
   void push_next(M& m, G* g);
@@ -249,6 +270,7 @@ class scheduler {
   void resume_timers();
   os::nanos next_overdue_timer() const;
   os::nanos look_at_timers(os::nanos now);
+  bool fire_overdue_timers(os::nanos now, os::nanos slack);
 
   // polling.cpp
   void take_events(const poll_batch&, wake_list&);
@@ -277,27 +299,98 @@ class scheduler {
   static void monitor_main(void* self);
   void request_thread_locked(P* p, bool spinning);
   void rest_without_thread_locked(P* p, bool spinning);
-  void start_m_thread(const thread_wish& wish, int id);
+  void start_m_thread(int id);
+  void request_spare_locked();
+  bool count_new_thread_locked();
+  P* take_wished_p_locked();
+  void take_wish(M& m);
   bool grant_wishes();
   void wake_spawner();
 
   // sysmon.cpp
   void wake_monitor();
+  void poke_monitor_slow();
+  // Somebody waits, and every P is in use, or so it seems: those who have them may sleep.
+  void poke_monitor() {
+    if (monitor_naps_.load(relaxed)) [[unlikely]]  // relaxed: the caller's fence orders it
+      poke_monitor_slow();
+  }
   enum class calls_seen {
     none,
     some,      // an M is in a blocking call and has its P beside it
     long_one,  // ... and lost it
   };
   calls_seen look_at_calls(os::nanos now);
-  enum class slice_view {
+  bool rest_while_all_are_idle();
+  bool is_wanted_locked(const P& p, os::nanos in_call_for) const;
+  void follow_cpus();
+
+  // runners.cpp
+  enum class runner_view {
     idle,
     busy,            // some P is in use
     somebody_waits,  // ... while a goroutine waits for one
   };
-  slice_view look_at_slices(os::nanos now);
-  bool rest_while_all_are_idle();
-  bool is_wanted_locked(const P& p, os::nanos in_call_for) const;
-  void follow_cpus();
+  struct runners_seen {
+    runner_view view = runner_view::idle;
+    os::nanos next = os::k_never;  // when to look again
+  };
+  runners_seen look_at_runners(os::nanos now);
+  bool work_is_visible() const;
+  static os::nanos asleep_since_locked(P& p, const M& m, os::nanos now);
+  bool slice_is_over_locked(P& p, os::nanos now) const;
+
+  // preempt.cpp
+  static bool stopped_is_due(const P& p);
+  static void note_first_stopped_locked(P& p);
+  static void count_stopped_locked(P& p, int change);
+  void push_stopped_locked(P& p, M& m);
+  static void push_stopped_first_locked(P& p, M& m, os::nanos slice_used);
+  static M* pop_stopped_locked(P& p);
+  M* pop_stopped_elsewhere_locked(const P* mine, std::uint32_t more);
+  bool others_have_more_stopped(const P& p) const;
+  sleeper pop_successor_locked(P& p);
+  bool resume_stopped(M& m);
+  bool resume_stopped_elsewhere(M& m);
+  bool resume_from(M& m, P& list);
+  static void on_preempt_signal(const os::signal_event& event);
+  void stop_here(M& m, std::uint64_t request, const os::signal_event& event);
+  void stop_with_p(M& m, std::uint64_t request, const os::signal_event& event);
+  void stop_orphan(M& m, const os::signal_event& event);
+  static void note_stop(M& m, const os::signal_event& event);
+  void wait_while_stopped(M& m);
+  void start_preempting();
+  void open_to_preemption(M& m) const;
+  void close_to_preemption(M& m) const;
+  void send_request_locked(M& m, std::uint64_t request, os::nanos now);
+  void stop_runner(P& p, M& m, os::nanos now, bool make_room);
+  void look_at_orphans(os::nanos now);
+
+  // takeover.cpp
+  bool take_from_sleeper(P& p, M& suspect);
+  bool take_p_locked(P& p, M& m);
+
+  // stalls.cpp
+  struct stall_report {
+    std::uint64_t goroutine = 0;
+    const void* spawn_site = nullptr;
+    os::thread_view view;
+    os::nanos time = 0;
+    std::size_t words = 0;
+    std::uintptr_t stack[256] = {};  // the top of it
+  };
+  struct stall_log {
+    static constexpr std::size_t k_places = 64;
+    bool is_new(std::uintptr_t place);
+
+    bool pending = false;  // `report` is to be printed
+    stall_report report;
+    os::nanos last = 0;
+    std::uintptr_t places[k_places] = {};
+    std::size_t count = 0;
+  };
+  void note_stall_locked(M& m, const os::thread_view& view, os::nanos now);
+  void print_stall();
 
   // schedtrace.cpp
   void print_trace_line(os::nanos now);
@@ -355,12 +448,15 @@ class scheduler {
   atomic<os::nanos> watched_until_{os::k_never};  // when the timekeeper wakes up by itself
   // When the monitor does, if nobody wakes it.
   atomic<os::nanos> monitor_until_{os::k_never};
+  atomic<bool> monitor_naps_{false};  // for long: nobody waited
 
   alignas(k_cache_line) mutable os::lock lock_{os::lock_rank::scheduler};
   // All below under lock_.
   global_queue global_;  // but for its length
   intrusive_list<P, &P::idle_links> idle_ps_;
   intrusive_list<M, &M::idle_links> idle_ms_;
+  intrusive_list<M, &M::orphan_links> orphans_;
+  stall_log stalls_;
   goroutine_ring free_gs_;
   g_arena* arenas_ = nullptr;
   int threads_ = 0;  // Ms that exist or were wished for
@@ -377,8 +473,11 @@ class scheduler {
   bool monitor_rests_ = false;  // every P was idle: whoever takes one wakes the monitor
   // Wishes for threads, granted by the spawner: making a thread allocates and may block, which
   // nobody who holds a P may do. One P is in at most one wish.
+  // The P stays in the wish until the new thread takes it: making it may take long.
   thread_wish wishes_[k_most_procs];
   int wish_count_ = 0;
+  int threads_to_make_ = 0;
+  bool spare_is_coming_ = false;  // a thread without a P, to have one at hand
   thread_slot* ended_ = nullptr;
 
   alignas(k_cache_line) os::futex_word spawner_word_{0};
@@ -387,7 +486,9 @@ class scheduler {
   atomic<bool> monitor_watches_{false};            // looks for blocking calls at short intervals
   os::nanos timer_look_interval_ = k_timer_slack;  // the monitor's
   std::uint64_t progress_at_last_look_ = 0;        // the same
+  atomic<os::nanos> timer_slack_{k_timer_slack};
   atomic<bool> monitor_ends_{false};
+  bool preempts_ = false;  // by signal; constant once the runtime has started
   os::thread monitor_;
   const os::cpu_quota_files quota_files_;
   call_history call_history_;
@@ -400,6 +501,17 @@ class scheduler {
   atomic<std::uint64_t> io_waiting_outside_{0};  // plain threads
   atomic<std::uint64_t> goroutine_ids_{1};
   atomic<std::uint64_t> spawned_outside_{0};  // by plain threads and timers
+};
+
+// While one exists, those whom the calling thread wakes without having an M go to the front of the
+// global queue: they have waited for something that has happened, and somebody makes room for them
+// (scheduler::urge). For the monitor.
+class [[nodiscard]] urgent_wakes {
+ public:
+  urgent_wakes();
+  ~urgent_wakes();
+  urgent_wakes(const urgent_wakes&) = delete;
+  urgent_wakes& operator=(const urgent_wakes&) = delete;
 };
 
 // The calling thread's M; null on a thread that is not the runtime's. Never inlined, and never

@@ -43,8 +43,9 @@ scheduler::scheduler(const config& wanted, runtime* face)
   install_reports();
   os::watch_forks();
   rings_refused_.store(wanted.io == io_backend::epoll, relaxed);  // relaxed: no thread yet
-  follows_cpus_.store(wanted.procs == 0, relaxed);  // relaxed: no thread yet
+  follows_cpus_.store(wanted.procs == 0, relaxed);                // relaxed: no thread yet
   resize(wanted.procs > 0 ? wanted.procs : os::usable_cpus(quota_files_));
+  start_preempting();
   spawner_ = start_thread(spawner_main, this, "magpie-spawner");
   if (!debugging().nosysmon) monitor_ = start_thread(monitor_main, this, "magpie-monitor");
 }
@@ -61,12 +62,38 @@ scheduler::~scheduler() {
 
 // ---- Threads ----------------------------------------------------------------------------------
 
+// A P for which there is no idle M. Somebody who was stopped does not need one.
 void scheduler::request_thread_locked(P* p, bool spinning) {
-  if (threads_ >= settings.max_threads) return rest_without_thread_locked(p, spinning);
+  if (M* const stopped = pop_stopped_elsewhere_locked(nullptr, 1)) {
+    if (spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: counts only, see idle.cpp
+    stopped->handed_p = p;
+    request_spare_locked();
+    return stopped->wake.wake();
+  }
+  if (!count_new_thread_locked()) return rest_without_thread_locked(p, spinning);
+  wishes_[wish_count_++] = {p, spinning};
+}
+
+// An M to have at hand when somebody is stopped.
+void scheduler::request_spare_locked() {
+  if (!spare_is_coming_ && !stopping_) spare_is_coming_ = count_new_thread_locked();
+}
+
+bool scheduler::count_new_thread_locked() {
+  if (threads_ >= settings.max_threads) return false;
   ++threads_;
   if (threads_ > threads_peak_) threads_peak_ = threads_;
-  wishes_[wish_count_++] = {p, spinning};
+  ++threads_to_make_;
   wake_spawner();
+  return true;
+}
+
+// Null: no P waits for its thread.
+P* scheduler::take_wished_p_locked() {
+  if (wish_count_ == 0) return nullptr;
+  const thread_wish wish = wishes_[--wish_count_];
+  if (wish.spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: counts only, see idle.cpp
+  return wish.p;
 }
 
 // There can be no more threads: the P rests, and what it had to run waits in the global queue.
@@ -89,6 +116,7 @@ void scheduler::spawner_main(void* raw) {
   for (;;) {
     const std::uint32_t seen = self.spawner_word_.load(acquire);  // pairs with wake_spawner()
     if (!self.grant_wishes()) return;
+    self.print_stall();
     os::futex_wait(self.spawner_word_, seen);
   }
 }
@@ -97,15 +125,14 @@ void scheduler::spawner_main(void* raw) {
 bool scheduler::grant_wishes() {
   for (;;) {
     thread_slot* ended = nullptr;
-    thread_wish wish{};
-    int id = 0;
+    int id = 0;  // 0: nobody is wanted
     bool finished = false;
     {
       const os::lock_guard hold(lock_);
       ended = ended_;
       ended_ = nullptr;
-      if (wish_count_ > 0) {
-        wish = wishes_[--wish_count_];
+      if (threads_to_make_ > 0) {
+        --threads_to_make_;
         id = ++next_m_id_;
       }
       finished = stopping_ && threads_ == 0;
@@ -117,15 +144,15 @@ bool scheduler::grant_wishes() {
       slot->thread.join();
       delete slot;
     }
-    if (wish.p != nullptr) start_m_thread(wish, id);
+    if (id != 0) start_m_thread(id);
     // At the limit of threads somebody's work may have waited for one to end.
     if (some_ended && last_look() != visible_work::none) wake_p();
-    if (wish.p == nullptr && !some_ended) return !finished;
+    if (id == 0 && !some_ended) return !finished;
   }
 }
 
-void scheduler::start_m_thread(const thread_wish& wish, int id) {
-  auto* const slot = new thread_slot{this, wish.p, wish.spinning, id, {}, nullptr};
+void scheduler::start_m_thread(int id) {
+  auto* const slot = new thread_slot{this, id, {}, nullptr};
   auto thread =
       os::thread::start(thread_main, slot, {.name = "magpie", .stack_size = k_thread_stack});
   if (thread) {
@@ -136,9 +163,24 @@ void scheduler::start_m_thread(const thread_wish& wish, int id) {
   delete slot;
   const os::lock_guard hold(lock_);
   if (--threads_ == 0) cannot_start("magpie", thread.error());  // nobody is left to go on
+  spare_is_coming_ = false;
+  if (wish_count_ == 0) return;
+  const thread_wish wish = wishes_[--wish_count_];
   const sleeper one = pop_sleeper_locked();
   if (one.m == nullptr) return rest_without_thread_locked(wish.p, wish.spinning);
   wake_sleeper(one, wish.p, wish.spinning);  // has fallen asleep since the wish
+}
+
+// For a new thread: the P it was wished for, unless somebody has taken it meanwhile.
+void scheduler::take_wish(M& m) {
+  const os::lock_guard hold(lock_);
+  if (wish_count_ == 0) {
+    spare_is_coming_ = false;  // this is it
+    return;
+  }
+  const thread_wish wish = wishes_[--wish_count_];
+  acquire_p(m, wish.p);
+  m.spinning = wish.spinning;
 }
 
 void scheduler::thread_main(void* raw) {
@@ -149,10 +191,11 @@ void scheduler::thread_main(void* raw) {
     os::wake_calling_thread_on_time();
     M m(home, slot->id, home.settings.seed + static_cast<std::uint64_t>(slot->id));
     set_current_m(&m);
-    home.acquire_p(m, slot->p);
-    m.spinning = slot->spinning;
+    home.open_to_preemption(m);
+    home.take_wish(m);
     home.run_loop(m);
     if (m.p != nullptr) home.hand_off_p(home.release_p(m));
+    home.close_to_preemption(m);
     set_current_m(nullptr);
   }
   slot->known.wait();  // until the spawner has filled in the thread to be joined

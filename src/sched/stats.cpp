@@ -40,7 +40,7 @@ stats scheduler::read_stats() const {
   all.idle_procs = idle_count_.load(relaxed);  // relaxed: a moment's view
   all.spinning = spinning_.load(relaxed);      // as above
   all.global_queue_length = global_.length();
-  all.timer_fires = timer_fires_.load(relaxed);  // as above
+  all.timer_fires = timer_fires_.load(relaxed);          // as above
   all.netpoll_wakeups = netpoll_wakeups_.load(relaxed);  // as above
   const os::lock_guard hold(lock_);
   all.spawned += spawned_outside_.load(relaxed);  // relaxed: a moment's view

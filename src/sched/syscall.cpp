@@ -92,6 +92,14 @@ void scheduler::finish_to_global_queue(M& m) {
 
 // As find_runnable() would see it: where that finds work, an M must be started.
 void scheduler::hand_off_p(P* p) {
+  if (p->stopped.count.load(relaxed) != 0) {  // relaxed: looked at again under the lock
+    sleeper next;
+    {
+      const os::lock_guard hold(lock_);
+      next = pop_successor_locked(*p);
+    }
+    if (next.m != nullptr) return wake_sleeper(next, p, false);
+  }
   if (!p->queue.empty() || global_.length() != 0) return start_m(p, false);
   int nobody = 0;
   // relaxed: counts only, see wake_one() in idle.cpp.
@@ -101,6 +109,10 @@ void scheduler::hand_off_p(P* p) {
   {
     const os::lock_guard hold(lock_);
     ++hand_offs_;
+    if (M* const next = pop_stopped_locked(*p)) {  // it has come meanwhile
+      next->handed_p = p;
+      return next->wake.wake();
+    }
     if (p->retired.load(relaxed)) {  // relaxed: written under the lock
       p->off = true;
       return;

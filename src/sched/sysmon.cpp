@@ -2,8 +2,8 @@
 //
 //   - An M in a blocking call still has its P beside it. When the call takes long and somebody
 //     could use the P, the monitor takes it away and hands it on.
-//   - A goroutine that has run for a whole time slice while others wait is asked to yield at its
-//     next call into the runtime.
+//   - A goroutine that has run for a whole time slice while others wait is asked to yield, and a
+//     thread that sleeps in user code loses its P (runners.cpp).
 //   - Descriptors may be ready while every P is busy with long turns: it asks the poller.
 //   - A timer is overdue while every P is busy: it is fired from here.
 //   - The number of CPUs the process may use changes; the number of Ps follows.
@@ -27,6 +27,8 @@ constexpr os::nanos k_longest_watch = 1'000'000;
 constexpr os::nanos k_unwanted_call = 10'000'000;
 // So many looks without any call before the monitor stops looking for them.
 constexpr int k_quiet_looks = 64;
+// So many looks without anybody who waits before the monitor takes a nap, which those who wait end.
+constexpr int k_calm_looks = 10;
 constexpr os::nanos k_cpu_check = 1'000'000'000;
 
 }  // namespace
@@ -37,18 +39,23 @@ void scheduler::wake_monitor() {
   os::futex_wake(&monitor_word_, 1);
 }
 
+[[gnu::noinline]] void scheduler::poke_monitor_slow() {
+  if (monitor_naps_.exchange(false, relaxed)) wake_monitor();  // relaxed: picks who wakes it
+}
+
 void scheduler::monitor_main(void* raw) {
   auto& self = *static_cast<scheduler*>(raw);
   os::nanos watch = k_shortest_watch;
   os::nanos next_cpu_check = os::now() + k_cpu_check;
   os::nanos next_trace = debugging().schedtrace != 0 ? os::now() : os::k_never;
   int quiet = k_quiet_looks;
+  int calm = k_calm_looks;
   for (;;) {
     const std::uint32_t seen = self.monitor_word_.load(acquire);  // pairs with wake_monitor()
     if (self.monitor_ends_.load(acquire)) return;                 // pairs with shut_down()
     const os::nanos now = os::now();
     const calls_seen calls = self.look_at_calls(now);
-    const slice_view slices = self.look_at_slices(now);
+    const runners_seen runners = self.look_at_runners(now);
     const os::nanos next_timer = self.look_at_timers(now);
     const os::nanos next_poll = self.look_at_descriptors(now);
     if (debugging().schedtrace != 0 && now >= next_trace) {
@@ -84,22 +91,24 @@ void scheduler::monitor_main(void* raw) {
     if (watches) {
       until = std::min(until, now + watch);
     }
-    // A slice is over when it was seen to begin so long ago; looking four times in one keeps the
-    // error small.
-    if (slices == slice_view::somebody_waits) {
-      until = std::min(until, now + self.settings.time_slice.count() / 4);
-    } else if (slices == slice_view::busy || !self.rest_while_all_are_idle()) {
-      until = std::min(until, now + self.settings.time_slice.count());
+    if (runners.view != runner_view::idle || !self.rest_while_all_are_idle()) {
+      until = std::min(until, runners.next);
+      calm = runners.view == runner_view::somebody_waits ? 0 : calm + 1;
+      if (calm < k_calm_looks) until = std::min(until, now + k_longest_watch);
     }
     if (self.follows_cpus_.load(relaxed)) until = std::min(until, next_cpu_check);  // a setting
     // Who adds a timer now sees until when the monitor sleeps, or is seen by this look. Not for a
     // sleep that is short anyway: the fence interrupts everybody.
     self.monitor_until_.store(until, relaxed);  // relaxed: the fence orders it
     if (until - now > k_longest_timer_look) {
+      // As with timers for those who find all Ps in use: see wake_p().
+      self.monitor_naps_.store(true, relaxed);  // relaxed: the fence orders it
       os::heavy_fence();
       if (self.next_overdue_timer() < until) continue;
+      if (runners.view == runner_view::busy && self.work_is_visible()) continue;
     }
     os::futex_wait(self.monitor_word_, seen, until);
+    self.monitor_naps_.store(false, relaxed);  // relaxed: a poke too many is only that
   }
 }
 
@@ -112,7 +121,7 @@ bool scheduler::rest_while_all_are_idle() {
 
 // Is there somebody who could use a P that waits beside a thread in a call?
 bool scheduler::is_wanted_locked(const P& p, os::nanos in_call_for) const {
-  if (!p.queue.empty() || global_.length() != 0) return true;
+  if (somebody_waits_for(p)) return true;
   // relaxed: counts only. Nobody spins and no P is spare: new work would find nobody.
   if (idle_count_.load(relaxed) + spinning_.load(relaxed) == 0) return true;
   return in_call_for >= k_unwanted_call;
@@ -150,29 +159,6 @@ scheduler::calls_seen scheduler::look_at_calls(os::nanos now) {
     seen = calls_seen::long_one;
   }
   return seen;
-}
-
-scheduler::slice_view scheduler::look_at_slices(os::nanos now) {
-  slice_view view = slice_view::idle;
-  const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
-  for (int i = 0; i < count; ++i) {
-    P* const p = ps_[i];
-    const os::lock_guard hold(lock_);
-    M* const m = p->m.load(acquire);  // pairs with acquire_p()
-    if (m == nullptr) continue;
-    const bool somebody_waits = !p->queue.empty() || global_.length() != 0;
-    if (somebody_waits) view = slice_view::somebody_waits;
-    if (view == slice_view::idle) view = slice_view::busy;
-    const std::uint64_t slices = p->slices.read();
-    if (p->watched.slices != slices) {
-      p->watched.slices = slices;
-      p->watched.slice_since = now;
-    } else if (somebody_waits && !debugging().nopreempt &&
-               now - p->watched.slice_since >= settings.time_slice.count()) {
-      m->yield_requested.store(true, relaxed);  // relaxed: a hint, seen at some gate
-    }
-  }
-  return view;
 }
 
 void scheduler::follow_cpus() {

@@ -46,7 +46,7 @@ void scheduler::announce_timer(os::nanos when) {
   os::light_fence();  // [fence], after the heap's [publish]
   // relaxed: ordered by the fence. [look]
   if (idle_count_.load(relaxed) == 0) {
-    if (when < monitor_until_.load(relaxed) - k_timer_slack) wake_monitor();  // as above
+    if (when < monitor_until_.load(relaxed) - timer_slack_.load(relaxed)) wake_monitor();
     return;
   }
   // relaxed: as above.
@@ -158,7 +158,8 @@ void scheduler::resume_timers() {
 os::nanos scheduler::next_overdue_timer() const {
   if (idle_count_.load(relaxed) != 0) return os::k_never;  // relaxed: as in announce_timer()
   const os::nanos next = earliest_timer();
-  return next < os::k_never - k_timer_slack ? next + k_timer_slack : os::k_never;
+  const os::nanos slack = timer_slack_.load(relaxed);  // relaxed: the monitor's own
+  return next < os::k_never - slack ? next + slack : os::k_never;
 }
 
 // The monitor's look, when nobody sleeps with a P to spare. Returns when to look again: later each
@@ -166,12 +167,23 @@ os::nanos scheduler::next_overdue_timer() const {
 os::nanos scheduler::look_at_timers(os::nanos now) {
   const os::nanos due = next_overdue_timer();
   if (due == os::k_never) return due;
-  if (due <= now && run_timers_of_all(nullptr, k_timer_slack)) {
-    timer_look_interval_ = k_timer_slack;
+  const os::nanos slack = timer_slack_.load(relaxed);  // relaxed: the monitor's own
+  if (due <= now && fire_overdue_timers(now, slack)) {
+    timer_look_interval_ = slack;
   } else if (due <= now) {
     timer_look_interval_ = std::min(2 * timer_look_interval_, k_longest_timer_look);
   }
   return std::max(next_overdue_timer(), now + timer_look_interval_);
+}
+
+// Nobody had a turn since they were due, so those they wake would wait for long, too.
+bool scheduler::fire_overdue_timers(os::nanos now, os::nanos slack) {
+  {
+    const urgent_wakes first;
+    if (!run_timers_of_all(nullptr, slack)) return false;
+  }
+  urge(now);
+  return true;
 }
 
 }  // namespace magpie::rt

@@ -24,6 +24,11 @@ void lock_object_slow(detail::lock_word& word) {
   }
 }
 
+bool may_lock_objects() {
+  const M* const m = current_m();
+  return m == nullptr || m->depth.load(relaxed) != 0;  // relaxed: its own
+}
+
 // ---- Lists ------------------------------------------------------------------------------------
 
 void push_back(detail::wait_list& list, wait_node& node) {

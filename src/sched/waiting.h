@@ -41,9 +41,11 @@ namespace magpie::rt {
 // ---- The lock of an object --------------------------------------------------------------------
 
 void lock_object_slow(detail::lock_word&);
+bool may_lock_objects();
 
 // Spins: those who hold it are inside the gate or plain threads, and do not wait for anything.
 inline void lock_object(detail::lock_word& word) {
+  MAGPIE_DCHECK(may_lock_objects(), "an object locked outside the gate, where it could be stopped");
   // acquire pairs with the release in unlock_object().
   if (word.value.exchange(1, acquire) != 0) [[unlikely]]
     lock_object_slow(word);

@@ -34,6 +34,12 @@ extern "C" [[gnu::noinline]] void wait_for(future<void>& other) {
   asm volatile("");  // keeps the call above from becoming a jump
 }
 
+// Twice at the same place.
+extern "C" [[gnu::noinline]] void block_somewhere() {
+  for (int i = 0; i < 2; ++i) usleep(150'000);
+  asm volatile("");
+}
+
 namespace {
 
 void wait_for_ever() {
@@ -153,6 +159,12 @@ int main(int, char** arguments) {
       go([] { never.wait(); });
       this_goroutine::yield();
       never.wait();
+    });
+  }
+  if (way == "stall") {
+    run([] {
+      auto blocked = async([] { block_somewhere(); });
+      while (!blocked.ready()) this_goroutine::sleep_for(std::chrono::milliseconds(1));
     });
   }
   if (way == "settings") run([] { std::printf("%d Ps\n", procs()); });

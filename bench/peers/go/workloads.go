@@ -357,6 +357,7 @@ func main() {
 		"timers":         timers,
 		"timers_fire":    timersFire,
 		"context":        contextWorkload,
+		"ticker":         ticker,
 		"file_reads":     fileReads,
 		"echo_server":    echoServer,
 		"hello_server":   helloServer,

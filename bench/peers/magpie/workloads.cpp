@@ -298,6 +298,7 @@ table all_workloads() {
   add_channels(all);
   add_locks(all);
   add_timers(all);
+  add_hogs(all);
   add_contexts(all);
   add_files(all);
   add_servers(all);

@@ -71,6 +71,7 @@ using table = std::map<std::string, std::function<void()>>;
 void add_channels(table& to);
 void add_locks(table& to);
 void add_timers(table& to);
+void add_hogs(table& to);
 void add_contexts(table& to);
 void add_files(table& to);
 void add_servers(table& to);

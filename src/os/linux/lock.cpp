@@ -43,6 +43,19 @@ void note_acquired(lock_rank) {}
 void note_released(lock_rank) {}
 #endif
 
+// Counted from before the lock is taken until after it was released, as a handler on this thread
+// sees it.
+thread_local int t_locks_held = 0;
+
+void count_up() {
+  ++t_locks_held;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // before the lock, for the handler
+}
+void count_down() {
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // after it
+  --t_locks_held;
+}
+
 // A section under a runtime lock takes less than a microsecond; falling asleep and being woken
 // costs five to fifty. Spinning about as long as the former avoids most of the latter.
 constexpr int k_spins = 40;
@@ -57,6 +70,7 @@ lock::~lock() {
 void lock::acquire() {
   // Checked before waiting: the wrong order is reported instead of deadlocking.
   note_acquired(rank_);
+  count_up();
   std::uint32_t expected = free;
   // acquire pairs with the release in release(): what the last holder wrote is visible.
   if (!word_.compare_exchange_strong(expected, held, rt::acquire, relaxed)) acquire_slow();
@@ -79,9 +93,13 @@ void lock::acquire_slow() {
 }
 
 bool lock::try_acquire() {
+  count_up();
   std::uint32_t expected = free;
   // acquire pairs with the release in release().
-  if (!word_.compare_exchange_strong(expected, held, rt::acquire, relaxed)) return false;
+  if (!word_.compare_exchange_strong(expected, held, rt::acquire, relaxed)) {
+    count_down();
+    return false;
+  }
   note_acquired(rank_);
   return true;
 }
@@ -94,7 +112,10 @@ void lock::release() {
   const std::uint32_t before = word_.exchange(free, rt::release);
   MAGPIE_CHECK(before != free, "release of a runtime lock that is not held");
   if (before == held_with_waiters) futex_wake(word, 1);
+  count_down();
 }
+
+int locks_held() { return t_locks_held; }
 
 void assert_no_locks_held() {
 #ifndef NDEBUG

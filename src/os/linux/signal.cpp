@@ -5,6 +5,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -49,6 +50,8 @@ signal_event describe(int number, siginfo_t* info, void* context) {
   event.stack_pointer = machine.sp;
   event.frame_pointer = machine.regs[29];
 #endif
+  if (info->si_code == SI_TIMER) event.timer = info->si_value.sival_ptr;
+  event.from_ourselves = info->si_code == SI_TKILL && info->si_pid == getpid();
   event.raw_info = info;
   event.raw_context = context;
   return event;
@@ -97,6 +100,65 @@ void take_default_action(const signal_event& event) {
 }  // namespace
 
 const int k_segmentation_fault = SIGSEGV;
+const int k_urgent_data = SIGURG;
+
+bool is_free_for_use(int number) {
+  switch (number) {
+    case SIGSEGV:
+    case SIGBUS:
+    case SIGFPE:
+    case SIGILL:
+    case SIGTRAP:
+    case SIGABRT:
+    case SIGSYS:
+    case SIGKILL:
+    case SIGSTOP:
+    case SIGCONT:
+      return false;
+    default:  // between the standard and the real-time ones are libc's own
+      return number > 0 && number < NSIG && (number < 32 || number >= SIGRTMIN);
+  }
+}
+
+void send_signal(thread_id thread, int number) {
+  (void)syscall(SYS_tgkill, getpid(), thread, number);  // fails when it has ended: nothing to stop
+}
+
+namespace {
+
+void change_mask(int how, int number) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  pthread_sigmask(how, &set, nullptr);
+}
+
+}  // namespace
+
+void open_signal(int number) { change_mask(SIG_UNBLOCK, number); }
+void close_signal(int number) { change_mask(SIG_BLOCK, number); }
+
+// Straight to the kernel, whose ids are small numbers: libc keeps a list for other kinds of timers.
+bool thread_timer::make(clock kind, int signal) {
+  sigevent event{};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = signal;
+  event.sigev_value.sival_ptr = this;
+  event._sigev_un._tid = current_thread_id();
+  const clockid_t id = kind == clock::real ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
+  made_ = syscall(SYS_timer_create, id, &event, &id_) == 0;
+  return made_;
+}
+
+void thread_timer::stop() {
+  if (made_) syscall(SYS_timer_delete, id_);
+  made_ = false;
+}
+
+void thread_timer::set(nanos first) {
+  const itimerspec times{{}, timespec{first / 1'000'000'000, first % 1'000'000'000}};
+  syscall(SYS_timer_settime, id_, 0, &times, nullptr);
+}
 
 void signal_event::pass_on() const {
   slot& slot = g_slots[number];

@@ -101,6 +101,22 @@ TEST(Report, TwoWaitersForOneFutureAreAClearError) {
   EXPECT_THAT(end.output, HasSubstr("wait for one future at a time"));
 }
 
+TEST(Report, AStallIsReportedOncePerPlace) {
+  const program_end end = run_goroutines("stall", {"MAGPIE_PROCS=1"});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(end.output, ContainsRegex("goroutine [0-9]+ blocks its thread, for [0-9]+ ms so far, "
+                                        "in the system call clock_nanosleep"));
+  EXPECT_THAT(end.output, HasSubstr("in block_somewhere"));
+  EXPECT_THAT(end.output, HasSubstr("created by "));
+  const std::size_t first = end.output.find("blocks its thread");
+  EXPECT_EQ(end.output.find("blocks its thread", first + 1), std::string::npos) << end.output;
+}
+
+TEST(Report, StallsCanBeSilenced) {
+  const program_end end = run_goroutines("stall", {"MAGPIE_PROCS=1", "MAGPIE_DEBUG=stalls=0"});
+  EXPECT_EQ(end.output, "");
+}
+
 TEST(Settings, ProcsComeFromTheEnvironment) {
   EXPECT_EQ(run_goroutines("settings", {"MAGPIE_PROCS=3"}).output, "3 Ps\n");
 }
