@@ -96,7 +96,10 @@ run_queue::popped scheduler::from_global_queue_when_urged(M& m) {
   if (!m.p->urged.load(relaxed)) return {};
   m.p->urged.store(false, relaxed);  // as above
   const os::lock_guard hold(lock_);
-  return {global_.pop(), false};
+  G* const g = global_.pop();
+  // It went before the others: theirs are still to come, before those of the stopped.
+  if (g != nullptr) m.p->stopped.others_turns.add(~std::uint64_t{0});
+  return {g, false};
 }
 
 run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {

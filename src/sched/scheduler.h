@@ -348,11 +348,12 @@ class scheduler {
   static void push_stopped_first_locked(P& p, M& m, os::nanos slice_used);
   static M* pop_stopped_locked(P& p);
   M* pop_stopped_elsewhere_locked(const P* mine, std::uint32_t more);
+  M* pop_next_stopped_locked(P& mine);
   bool others_have_more_stopped(const P& p) const;
   sleeper pop_successor_locked(P& p);
   bool resume_stopped(M& m);
   bool resume_stopped_elsewhere(M& m);
-  bool resume_from(M& m, P& list);
+  bool resume_from(M& m, P* only);
   static void on_preempt_signal(const os::signal_event& event);
   void stop_here(M& m, std::uint64_t request, const os::signal_event& event);
   void stop_with_p(M& m, std::uint64_t request, const os::signal_event& event);
