@@ -481,6 +481,9 @@ class scheduler {
   bool spare_is_coming_ = false;  // a thread without a P, to have one at hand
   thread_slot* ended_ = nullptr;
 
+  os::nanos ask_again_at_ = os::k_never;  // the spawner's, for a thread that was refused
+  int refusals_ = 0;                      // the same: in a row, without any thread
+
   alignas(k_cache_line) os::futex_word spawner_word_{0};
   os::thread spawner_;
   os::futex_word monitor_word_{0};

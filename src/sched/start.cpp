@@ -30,10 +30,21 @@ constexpr std::size_t k_thread_stack = 256 * 1024;  // an M's own: looks for wor
         "): is there a limit on processes (ulimit -u, pids.max of the cgroup)?");
 }
 
+// A thread that was refused is asked for again after so long, while it would have work: often the
+// limit was reached by others, for a moment. Without a single thread the runtime gives up after so
+// many refusals.
+constexpr os::nanos k_refusal_lasts = 10'000'000;
+constexpr int k_most_refusals = 100;
+
+// One that the runtime cannot do without.
 os::thread start_thread(os::thread::body body, void* argument, const char* name) {
-  auto thread = os::thread::start(body, argument, {.name = name, .stack_size = k_thread_stack});
-  if (!thread) cannot_start(name, thread.error());
-  return std::move(*thread);
+  for (int refusals = 1;; ++refusals) {
+    auto thread = os::thread::start(body, argument, {.name = name, .stack_size = k_thread_stack});
+    if (thread) return std::move(*thread);
+    if (refusals == k_most_refusals) cannot_start(name, thread.error());
+    os::futex_word nobody{0};
+    os::futex_wait(nobody, 0, os::now() + k_refusal_lasts);
+  }
 }
 
 }  // namespace
@@ -117,7 +128,10 @@ void scheduler::spawner_main(void* raw) {
     const std::uint32_t seen = self.spawner_word_.load(acquire);  // pairs with wake_spawner()
     if (!self.grant_wishes()) return;
     self.print_stall();
-    os::futex_wait(self.spawner_word_, seen);
+    os::futex_wait(self.spawner_word_, seen, self.ask_again_at_);
+    if (os::now() < self.ask_again_at_) continue;
+    self.ask_again_at_ = os::k_never;
+    if (self.last_look() != visible_work::none) self.wake_p();
   }
 }
 
@@ -158,11 +172,13 @@ void scheduler::start_m_thread(int id) {
   if (thread) {
     slot->thread = std::move(*thread);
     slot->known.wake();
+    refusals_ = 0;
     return;
   }
   delete slot;
+  ask_again_at_ = os::now() + k_refusal_lasts;
   const os::lock_guard hold(lock_);
-  if (--threads_ == 0) cannot_start("magpie", thread.error());  // nobody is left to go on
+  if (--threads_ == 0 && ++refusals_ == k_most_refusals) cannot_start("magpie", thread.error());
   spare_is_coming_ = false;
   if (wish_count_ == 0) return;
   const thread_wish wish = wishes_[--wish_count_];
