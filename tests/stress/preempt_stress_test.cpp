@@ -16,6 +16,7 @@
 
 #include <magpie/magpie.h>
 
+#include "fiber/sanitizer.h"
 #include "support/process_counts.h"
 #include "support/subprocess.h"
 
@@ -24,17 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool k_sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-constexpr bool k_sanitized = true;
-#else
-constexpr bool k_sanitized = false;
-#endif
-#else
-constexpr bool k_sanitized = false;
-#endif
+constexpr bool k_sanitized = rt::sanitizer::k_thread || rt::sanitizer::k_address;
 
 int times_longer() {
   const char* const text = std::getenv("MAGPIE_STRESS");
