@@ -16,6 +16,7 @@
 #include "os/fd.h"
 #include "os/file.h"
 #include "os/fork.h"
+#include "os/thread.h"
 #include "sched/debug_settings.h"
 #include "sched/gate.h"
 #include "sched/local.h"
@@ -161,6 +162,18 @@ void start_file(const std::string& path) {
 
 }  // namespace
 
+namespace {
+
+// %p is the process: for programs that start others.
+std::string with_process_id(std::string path) {
+  for (std::size_t at; (at = path.find("%p")) != std::string::npos;) {
+    path.replace(at, 2, std::to_string(os::process_id()));
+  }
+  return path;
+}
+
+}  // namespace
+
 // The first runtime of the process is there.
 void start_trace_from_environment() {
   static constinit atomic<bool> asked{false};
@@ -168,7 +181,7 @@ void start_trace_from_environment() {
   const char* const path = os::environment("MAGPIE_TRACE");
   if (path == nullptr || *path == '\0') return;
   try {
-    start_file(path);
+    start_file(with_process_id(path));
   } catch (const std::system_error& failure) {
     fatal("MAGPIE_TRACE=", path, ": ", failure.what());
   } catch (const misuse&) {
