@@ -13,11 +13,14 @@ namespace magpie::rt::os {
 
 // Lower ranks are taken first. Two locks of one rank are never held together.
 enum class lock_rank : std::uint8_t {
-  runtimes,    // the default runtime, and whether it has started
-  scheduler,   // one runtime's idle lists, global queue and threads
-  stack_pool,  // free slots, slabs
-  timers_end,  // runtimes end, with their timers, one at a time
-  leaf,        // guards something that calls nothing
+  runtimes,       // the default runtime, and whether it has started
+  trace_sources,  // the runtimes that a trace is about
+  scheduler,      // one runtime's idle lists, global queue and threads
+  stack_pool,     // free slots, slabs
+  timers_end,     // runtimes end, with their timers, one at a time
+  trace_streams,  // whose events are recorded
+  trace_outside,  // events of threads that are no Ms
+  leaf,           // guards something that calls nothing
 };
 
 class lock {

@@ -2,15 +2,19 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "goroutine/g.h"
 #include "sched/scheduler.h"
+#include "trace/mark.h"
 
 namespace magpie::rt {
 
-// Gs live in blocks of 2 MiB, aligned to that, so that a G's address leads to its runtime.
+// Gs live in blocks of 2 MiB, aligned to that, so that a G's address leads to its runtime. Behind
+// each block is a mark for every G of it, in memory that nobody touches while there is no trace.
 struct g_arena {
   static constexpr std::size_t k_size = 2 << 20;
+  static constexpr std::size_t k_marks_size = k_size / sizeof(G) * sizeof(trace::mark);
 
   scheduler* home;
   g_arena* next;
@@ -20,6 +24,14 @@ struct g_arena {
   G* gs() { return reinterpret_cast<G*>(this) + 1; }
 };
 static_assert(sizeof(g_arena) <= sizeof(G));
+
+// Memory from the kernel is zero, which is what a new mark is.
+inline trace::mark& mark_of(const G& g) {
+  const auto address = reinterpret_cast<std::uintptr_t>(&g);
+  const std::uintptr_t block = address & ~(g_arena::k_size - 1);
+  const std::size_t index = (address - block) / sizeof(G);
+  return reinterpret_cast<trace::mark*>(block + g_arena::k_size)[index];
+}
 
 template <class Visit>
 void scheduler::for_each_g_locked(Visit visit) const {

@@ -35,7 +35,8 @@ bool scheduler::nobody_can_move_locked() const {
 // This runtime's and those that wait for it.
 int scheduler::threads_known_to_sleep_locked() const {
   constexpr int k_of_the_sanitizer = sanitizer::k_thread ? 1 : 0;
-  const int helpers = 1 + (monitor_.joinable() ? 1 : 0);  // the spawner, the monitor
+  // The spawner, the monitor, the trace's.
+  const int helpers = 1 + (monitor_.joinable() ? 1 : 0) + trace::recorder_threads();
   return threads_ + helpers + waiting_outside_threads() + k_of_the_sanitizer;
 }
 

@@ -49,6 +49,7 @@
 #include "os/thread_view.h"
 #include "sched/debug_settings.h"
 #include "sched/gate.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 namespace {
@@ -247,6 +248,7 @@ void scheduler::stop_with_p(M& m, std::uint64_t request, const os::signal_event&
     if (next.m == nullptr) return;
     p.counters.preemptions.add();
     note_stop(m, event);
+    trace_preempt(m, *m.current, event);
     release_p(m);
     // Known when the monitor has seen the slice begin, and else short.
     const os::nanos used =
@@ -271,8 +273,13 @@ void scheduler::stop_orphan(M& m, const os::signal_event& event) {
     orphans_.remove(&m);
     P* p = take_idle_p_locked();
     if (p == nullptr) p = take_wished_p_locked();
-    if (p != nullptr) return acquire_p(m, p);
+    if (p != nullptr) {
+      acquire_p(m, p);
+      trace_syscall_end_blocked(m, *m.current);
+      return trace_start(m, *m.current);
+    }
     note_stop(m, event);
+    trace_syscall_end_blocked(m, *m.current);
     P* shortest = ps_[0];
     for (int i = 1; i < procs(); ++i) {
       // relaxed: under the lock.
@@ -308,6 +315,7 @@ void scheduler::wait_while_stopped(M& m) {
   p.dated.slices.store(p.slices.read(), relaxed);
   m.yield_requested.store(false, relaxed);  // relaxed: it was meant for the last slice
   m.current->transition(goroutine_state::runnable, goroutine_state::running);
+  trace_start(m, *m.current);
 }
 
 // ---- The sending side -------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 
 #include "os/clock.h"
 #include "sched/scheduler.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 namespace {
@@ -189,6 +190,7 @@ void scheduler::begin_turn(M& m, G* g, bool inherits_slice) {
     m.yield_requested.store(false, relaxed);  // relaxed: a hint; it was meant for the last slice
   }
   g->transition(goroutine_state::runnable, goroutine_state::running);
+  trace_start(m, *g);
   if (g->fiber.stack == nullptr) bind_stack(m, g);
 }
 

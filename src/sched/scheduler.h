@@ -11,6 +11,7 @@
 //   runners.cpp   who runs for too long    takeover.cpp     Ps of threads that sleep
 //   polling.cpp   who asks the poller      preempt.cpp      stopped at any instruction
 //   stalls.cpp    what is said about threads that sleep
+//   tracing.cpp   what a trace is told about all that
 #pragma once
 
 #include <cstddef>
@@ -30,6 +31,7 @@
 #include "sched/global_queue.h"
 #include "sched/m.h"
 #include "sched/p.h"
+#include "trace/recorder.h"
 
 namespace magpie::rt {
 
@@ -61,7 +63,7 @@ struct g_arena;
   }
 }
 
-class scheduler {
+class scheduler final : private trace::source {
  public:
   scheduler(const config&, runtime* facade);
   ~scheduler();  // after shut_down()
@@ -176,6 +178,11 @@ class scheduler {
   file_ring* ring_for_files(M& m);
   // Under the ring's lock.
   static void collect_locked(file_ring&, wake_list&);
+
+  // ---- tracing.cpp ----
+
+  // Unique in the process.
+  std::uint64_t trace_id(const G& g) const { return (trace_number_ << 40) | g.id; }
 
   // ---- stats.cpp ----
 
@@ -393,6 +400,12 @@ class scheduler {
   void note_stall_locked(M& m, const os::thread_view& view, os::nanos now);
   void print_stall();
 
+  // tracing.cpp
+  void join_traces();
+  void leave_traces();
+  void list(trace::lister&) override;
+  void find_runners() override;
+
   // schedtrace.cpp
   void print_trace_line(os::nanos now);
 
@@ -437,6 +450,7 @@ class scheduler {
   poller descriptors;
 
  private:
+  const std::uint64_t trace_number_;  // 0 for the first runtime of the process
   P* ps_[k_most_procs] = {};
   atomic<int> ps_made_{0};  // Ps ever made: thieves look at all of them
   atomic<int> procs_{0};    // Ps in use
@@ -526,6 +540,9 @@ M* current_m();
 G* current_g();
 
 scheduler& scheduler_of(const runtime&);
+
+// public_trace.cpp: if MAGPIE_TRACE says so.
+void start_trace_from_environment();
 
 // Before anything that could wait for a thread which a forked child does not have.
 inline void check_not_forked() {

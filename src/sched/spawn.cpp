@@ -16,6 +16,7 @@
 #include "sched/local.h"
 #include "sched/outside.h"
 #include "sched/scheduler.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 
@@ -27,14 +28,15 @@ scheduler& scheduler::home_of(const G* g) {
 void scheduler::free_arenas() {
   while (g_arena* const arena = arenas_) {
     arenas_ = arena->next;
-    (void)os::unmap({arena, g_arena::k_size});
+    (void)os::unmap({arena, g_arena::k_size + g_arena::k_marks_size});
   }
 }
 
 G* scheduler::carve_g_locked() {
   if (arenas_ == nullptr || arenas_->used == g_arena::k_capacity) {
-    const auto space = os::reserve(g_arena::k_size, g_arena::k_size);
-    if (!space || os::commit({*space, g_arena::k_size})) {
+    constexpr std::size_t k_whole = g_arena::k_size + g_arena::k_marks_size;
+    const auto space = os::reserve(k_whole, g_arena::k_size);
+    if (!space || os::commit({*space, k_whole})) {
       fatal("no memory for another goroutine");
     }
     os::prefer_huge_pages({*space, g_arena::k_size});
@@ -88,7 +90,6 @@ void scheduler::free_g(M* m, G* g) {
 
 void scheduler::spawn(M* m, G* g) {
   check_not_forked();
-  g->transition(goroutine_state::dead, goroutine_state::runnable);
   if (m != nullptr) {
     P& p = *m->p;
     if (p.next_goroutine_id == p.end_goroutine_id) {
@@ -98,18 +99,23 @@ void scheduler::spawn(M* m, G* g) {
     }
     g->id = p.next_goroutine_id++;
     p.counters.spawned.add();
+    trace_create(m, *g);
+    g->transition(goroutine_state::dead, goroutine_state::runnable);
     push_next(*m, g);
     return;
   }
   spawned_outside_.fetch_add(1, relaxed);  // relaxed: published with the goroutine
   if (current_m() == nullptr) note_outside_thread();
   g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+  trace_create(nullptr, *g);
+  g->transition(goroutine_state::dead, goroutine_state::runnable);
   push_from_outside(g);
 }
 
 void scheduler::spawn_announced(M* m, G* g) {
-  g->transition(goroutine_state::dead, goroutine_state::runnable);
   g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+  trace_create(m, *g);
+  g->transition(goroutine_state::dead, goroutine_state::runnable);
   if (m != nullptr) return push_local(*m, g);
   push_from_outside(g);
 }
@@ -159,6 +165,7 @@ void scheduler::bury(M* m, G* g) {
   g->fiber.stack = nullptr;
   g->locked = false;
   g->transition(goroutine_state::running, goroutine_state::dead);
+  trace_destroy(*m, *g);
   m->p->counters.finished.add_visibly();  // to live_goroutines()
   free_g(m, g);
 }

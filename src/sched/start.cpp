@@ -23,6 +23,11 @@ stack_pool& shared_stacks() {
   return *pool;
 }
 
+std::uint64_t next_trace_number() {
+  static constinit atomic<std::uint64_t> next{0};
+  return next.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+}
+
 constexpr std::size_t k_thread_stack = 256 * 1024;  // an M's own: looks for work, sleeps
 
 [[noreturn]] void cannot_start(const char* name, os::error why) {
@@ -50,21 +55,26 @@ os::thread start_thread(os::thread::body body, void* argument, const char* name)
 }  // namespace
 
 scheduler::scheduler(const config& wanted, runtime* face)
-    : settings(wanted), facade(face), stacks(shared_stacks()) {
+    : settings(wanted), facade(face), stacks(shared_stacks()), trace_number_(next_trace_number()) {
   install_reports();
   os::watch_forks();
   rings_refused_.store(wanted.io == io_backend::epoll, relaxed);  // relaxed: no thread yet
   follows_cpus_.store(wanted.procs == 0, relaxed);                // relaxed: no thread yet
   resize(wanted.procs > 0 ? wanted.procs : os::usable_cpus(quota_files_));
+  join_traces();
   start_preempting();
   spawner_ = start_thread(spawner_main, this, "magpie-spawner");
   if (!debugging().nosysmon) monitor_ = start_thread(monitor_main, this, "magpie-monitor");
+  start_trace_from_environment();
 }
 
 scheduler::~scheduler() {
+  leave_traces();
+  trace::change_procs(-procs());
   for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: no thread any more
     // relaxed: as above. Whoever waited for a file has ended.
     if (file_ring* const ring = ps_[i]->ring.load(relaxed)) ring->destroy();
+    trace::give_back_proc_number(ps_[i]->trace.number);
     ps_[i]->~P();
     (void)os::unmap({ps_[i], sizeof(P)});
   }

@@ -11,6 +11,7 @@
 
 #include "os/fence.h"
 #include "sched/scheduler.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 
@@ -30,6 +31,7 @@ void scheduler::enter_syscall(M& m, const void* site) {
     return enter_syscall_without_p(m);
   }
   m.current->transition(goroutine_state::running, goroutine_state::syscall);
+  trace_syscall_begin(m, *m.current);
   m.calls.store(m.calls.load(relaxed) + 1, relaxed);  // relaxed: the monitor's memory aid
   P* const p = m.p;
   m.p = nullptr;
@@ -40,6 +42,7 @@ void scheduler::enter_syscall(M& m, const void* site) {
 
 void scheduler::enter_syscall_without_p(M& m) {
   m.current->transition(goroutine_state::running, goroutine_state::syscall);
+  trace_syscall_begin(m, *m.current);
   m.p->counters.hand_offs.add();
   hand_off_p(release_p(m));
 }
@@ -53,6 +56,7 @@ M* scheduler::exit_syscall(M& m) {
     m.p = mine;
     call_history_.was_short(m.call_site.load(relaxed));  // relaxed: own
     g->transition(goroutine_state::syscall, goroutine_state::running);
+    trace_syscall_end(m, *g);
     return &m;
   }
   if (m.handed_off_at != 0 && os::ticks_to_nanos(os::ticks() - m.handed_off_at) < k_short_call) {
@@ -62,8 +66,10 @@ M* scheduler::exit_syscall(M& m) {
     const os::lock_guard hold(lock_);
     if (P* const p = take_idle_p_locked()) acquire_p(m, p);
   }
+  trace_syscall_end_blocked(m, *g);
   if (m.p != nullptr) {
     g->transition(goroutine_state::syscall, goroutine_state::running);
+    trace_start(m, *g);
     return &m;
   }
   g->transition(goroutine_state::syscall, goroutine_state::runnable);

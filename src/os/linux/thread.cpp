@@ -50,6 +50,8 @@ sigset_t all_but_faults() {
 
 }  // namespace
 
+thread_id process_id() { return getpid(); }
+
 thread_id current_thread_id() { return static_cast<thread_id>(syscall(SYS_gettid)); }
 
 int thread_count() {
