@@ -34,11 +34,4 @@ inline std::uint64_t& parent_of(const G& g) {
   return arena.parents()[&g - arena.gs()];
 }
 
-template <class Visit>
-void scheduler::for_each_g_locked(Visit visit) const {
-  for (g_arena* arena = arenas_; arena != nullptr; arena = arena->next) {
-    for (std::size_t i = 0; i < arena->used; ++i) visit(arena->gs()[i]);
-  }
-}
-
 }  // namespace magpie::rt

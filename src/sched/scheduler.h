@@ -380,7 +380,7 @@ class scheduler {
 
   // stalls.cpp
   struct stall_report {
-    std::uint64_t goroutine = 0;
+    std::uint64_t goroutine = 0, parent = 0;
     const void* spawn_site = nullptr;
     os::thread_view view;
     os::nanos time = 0;
@@ -431,7 +431,9 @@ class scheduler {
   void join_registry();
   void leave_registry();
   void note_time(os::nanos now) { coarse_now_.store(now, relaxed); }  // relaxed: a number
-  void take_snapshot(snapshot& out, bool dying);
+  void take_snapshot(snapshot& out);
+  bool lock_for_snapshot(const snapshot& out);
+  void unlock_after_snapshot(const snapshot& out);
   reading read_pinned(const G& g, snapshot& out) const;
   void read_batch(G* const* batch, std::size_t count, snapshot& out);
   void read_again(G* g, snapshot& out);
@@ -446,10 +448,6 @@ class scheduler {
   bool nobody_can_move_locked() const;
   int threads_known_to_sleep_locked() const;
   [[noreturn]] void report_deadlock_locked();
-  const G* goroutine_at_locked(const void* place) const;
-  void print_what_it_waits_for_locked(printer& out, const G& g) const;
-  template <class Visit>
-  void for_each_g_locked(Visit visit) const;
 
   // syscall.cpp
   static M* leave_to_global_queue(M* m, G* g);
@@ -471,6 +469,7 @@ class scheduler {
   atomic<int> procs_{0};    // Ps in use
   atomic<bool> follows_cpus_{false};
   atomic<os::nanos> coarse_now_{os::now()};
+  bool holds_lock_while_dying_ = false;  // under the lock; for its holder
   scheduler* next_runtime_ = nullptr;  // in the registry, under its lock
 
   // Read at every wake, written when a thread falls asleep or wakes: a line of their own.
