@@ -10,9 +10,13 @@
 
 namespace magpie::rt::os {
 
-// SIGSEGV and SIGURG, for those who may not include <signal.h>.
+// SIGSEGV, SIGURG and SIGQUIT, for those who may not include <signal.h>.
 extern const int k_segmentation_fault;
 extern const int k_urgent_data;
+extern const int k_quit;
+
+// Whether nobody has changed what the signal does.
+bool has_default_action(int number);
 
 // Whether a program may use the signal for its own ends: it exists, and means nothing to libc, nor
 // to a process that goes wrong.
@@ -33,6 +37,9 @@ struct signal_event {
   // follows: for a fault by returning to the instruction, which faults again, so that the core
   // file shows the program as it was.
   void pass_on() const;
+
+  // All general registers, by DWARF's numbers.
+  void read_registers(std::uintptr_t* values, std::size_t count) const;
 
   void* raw_info;
   void* raw_context;

@@ -57,7 +57,7 @@ M* scheduler::park(M* m, wait_reason reason, park_commit commit, void* argument)
 M* scheduler::park_until_woken(M* m, wait_reason reason, void (*finish)(M&), void* argument) {
   G* const g = m->current;
   g->waits_for.store(reason, relaxed);  // relaxed: for dumps
-  g->transition(goroutine_state::running, goroutine_state::waiting);
+  g->stop(goroutine_state::waiting);
   trace_block(*m, *g, reason);
   m->p->counters.parks.add();
   m->leaving.finish = finish;
@@ -143,7 +143,7 @@ M* scheduler::give_way(M* m) {
   if (!somebody_waits_for(*m->p)) return m;
   m->p->counters.preemptions.add();
   m->p->stopped.others_turns.add();
-  g->transition(goroutine_state::running, goroutine_state::runnable);
+  g->stop(goroutine_state::runnable);
   trace_give_way(*m, *g);
   return leave_to_global_queue(m, g);
 }
@@ -164,7 +164,7 @@ M* scheduler::yield(M* m) {
   // Nobody else here, and nobody waits elsewhere: go on at once.
   if (!somebody_waits_for(p) && !p.retired.load(relaxed)) return m;
   G* const g = m->current;
-  g->transition(goroutine_state::running, goroutine_state::runnable);
+  g->stop(goroutine_state::runnable);
   trace_yield(*m, *g);
   m->leaving.finish = finish_yield;
   m->leaving.g = g;

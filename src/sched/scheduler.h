@@ -22,6 +22,7 @@
 #include "base/atomic.h"
 #include "fiber/stack_pool.h"
 #include "os/cpu.h"
+#include "os/clock.h"
 #include "os/fork.h"
 #include "os/lock.h"
 #include "os/note.h"
@@ -44,6 +45,7 @@ inline constexpr os::nanos k_short_timer_slack = 20'000;
 inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
 class wake_list;
+class snapshot;
 
 // Where a G was allocated; found from its address.
 struct g_arena;
@@ -132,8 +134,9 @@ class scheduler final : private trace::source {
 
   // ---- syscall.cpp ----
 
-  void enter_syscall(M& m, const void* site);
-  void enter_syscall_without_p(M& m);  // known to be long
+  // `caller`: the frame that makes the call, which stays as it is meanwhile; for dumps.
+  void enter_syscall(M& m, const context& caller, const void* site);
+  void enter_syscall_without_p(M& m, const context& caller);  // known to be long
   M* exit_syscall(M& m);
   // Finds an M, work or rest for a P that nobody holds.
   void hand_off_p(P* p);
@@ -183,6 +186,11 @@ class scheduler final : private trace::source {
 
   // Unique in the process.
   std::uint64_t trace_id(const G& g) const { return (trace_number_ << 40) | g.id; }
+
+  // ---- snapshot.cpp ----
+
+  // About the present, as the monitor knows it: some milliseconds old. Any thread.
+  os::nanos coarse_now() const { return coarse_now_.load(relaxed); }  // relaxed: a number
 
   // ---- stats.cpp ----
 
@@ -380,7 +388,7 @@ class scheduler final : private trace::source {
 
   // stalls.cpp
   struct stall_report {
-    std::uint64_t goroutine = 0;
+    std::uint64_t goroutine = 0, parent = 0;
     const void* spawn_site = nullptr;
     os::thread_view view;
     os::nanos time = 0;
@@ -417,6 +425,7 @@ class scheduler final : private trace::source {
   void free_arenas();
   static departure goroutine_main(fiber* self, thread_state* thread);
   static M* run_body(M* m, G* g);
+  static M* run_guest(M* m, G* g);
   void bury(M* m, G* g);
   static void finish_stack(M& m);
 
@@ -424,16 +433,35 @@ class scheduler final : private trace::source {
   void wait_for_locked_turn(M& m);
   void hand_p_to_locked(M& m, G* g);
 
+  // snapshot.cpp
+  friend class snapshot;
+  struct running_look;
+  static running_look g_look;
+  enum class reading {
+    done,
+    moving,   // it is about to stop, or to go on: try again
+    running,  // ask its thread
+  };
+  void join_registry();
+  void leave_registry();
+  void note_time(os::nanos now) { coarse_now_.store(now, relaxed); }  // relaxed: a number
+  void take_snapshot(snapshot& out);
+  bool lock_for_snapshot(const snapshot& out);
+  void unlock_after_snapshot(const snapshot& out);
+  reading read_pinned(const G& g, snapshot& out) const;
+  void read_batch(G* const* batch, std::size_t count, snapshot& out);
+  void read_again(G* g, snapshot& out);
+  bool read_running(const G& g, snapshot& out);
+  M* runner_of_locked(const G& g) const;
+  void read_procs_locked(snapshot& out) const;
+  static void answer_look(M& m, const os::signal_event& event);
+
   // deadlock.cpp
   bool check_deadlock();  // false: somebody can still move, in this runtime
   bool all_goroutines_wait_locked() const;
   bool nobody_can_move_locked() const;
   int threads_known_to_sleep_locked() const;
   [[noreturn]] void report_deadlock_locked();
-  const G* goroutine_at_locked(const void* place) const;
-  void print_what_it_waits_for_locked(printer& out, const G& g) const;
-  template <class Visit>
-  void for_each_g_locked(Visit visit) const;
 
   // syscall.cpp
   static M* leave_to_global_queue(M* m, G* g);
@@ -455,6 +483,9 @@ class scheduler final : private trace::source {
   atomic<int> ps_made_{0};  // Ps ever made: thieves look at all of them
   atomic<int> procs_{0};    // Ps in use
   atomic<bool> follows_cpus_{false};
+  atomic<os::nanos> coarse_now_{os::now()};
+  bool holds_lock_while_dying_ = false;  // under the lock; for its holder
+  scheduler* next_runtime_ = nullptr;  // in the registry, under its lock
 
   // Read at every wake, written when a thread falls asleep or wakes: a line of their own.
   alignas(k_cache_line) atomic<int> idle_count_{0};

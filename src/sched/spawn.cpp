@@ -20,10 +20,7 @@
 
 namespace magpie::rt {
 
-scheduler& scheduler::home_of(const G* g) {
-  const auto address = reinterpret_cast<std::uintptr_t>(g) & ~(g_arena::k_size - 1);
-  return *reinterpret_cast<const g_arena*>(address)->home;
-}
+scheduler& scheduler::home_of(const G* g) { return *g_arena::of(*g).home; }
 
 void scheduler::free_arenas() {
   while (g_arena* const arena = arenas_) {
@@ -98,9 +95,9 @@ void scheduler::spawn(M* m, G* g) {
       p.end_goroutine_id = p.next_goroutine_id + k_batch;
     }
     g->id = p.next_goroutine_id++;
-    p.counters.spawned.add();
     trace_create(m, *g);
     g->transition(goroutine_state::dead, goroutine_state::runnable);
+    p.counters.spawned.add();
     push_next(*m, g);
     return;
   }
@@ -114,6 +111,7 @@ void scheduler::spawn(M* m, G* g) {
 
 void scheduler::spawn_announced(M* m, G* g) {
   g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+  parent_of(*g) = 0;
   trace_create(m, *g);
   g->transition(goroutine_state::dead, goroutine_state::runnable);
   if (m != nullptr) return push_local(*m, g);
@@ -163,6 +161,7 @@ M* scheduler::run_body(M* m, G* g) {
 
 void scheduler::bury(M* m, G* g) {
   g->fiber.stack = nullptr;
+  g->fiber.registers.program_counter = nullptr;  // see G::stop()
   g->locked = false;
   g->transition(goroutine_state::running, goroutine_state::dead);
   trace_destroy(*m, *g);

@@ -14,6 +14,7 @@
 #include "sched/outside.h"
 #include "sched/report.h"
 #include "sched/scheduler.h"
+#include "sched/service.h"
 
 namespace magpie::rt {
 namespace {
@@ -57,6 +58,7 @@ os::thread start_thread(os::thread::body body, void* argument, const char* name)
 scheduler::scheduler(const config& wanted, runtime* face)
     : settings(wanted), facade(face), stacks(shared_stacks()), trace_number_(next_trace_number()) {
   install_reports();
+  runtime_uses_service();
   os::watch_forks();
   rings_refused_.store(wanted.io == io_backend::epoll, relaxed);  // relaxed: no thread yet
   follows_cpus_.store(wanted.procs == 0, relaxed);                // relaxed: no thread yet
@@ -65,12 +67,15 @@ scheduler::scheduler(const config& wanted, runtime* face)
   start_preempting();
   spawner_ = start_thread(spawner_main, this, "magpie-spawner");
   if (!debugging().nosysmon) monitor_ = start_thread(monitor_main, this, "magpie-monitor");
+  join_registry();
   start_trace_from_environment();
 }
 
 scheduler::~scheduler() {
+  leave_registry();
   leave_traces();
   trace::change_procs(-procs());
+  runtime_leaves_service();
   for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: no thread any more
     // relaxed: as above. Whoever waited for a file has ended.
     if (file_ring* const ring = ps_[i]->ring.load(relaxed)) ring->destroy();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/atomic.h"
 #include "base/check.h"
@@ -101,6 +102,13 @@ void take_default_action(const signal_event& event) {
 
 const int k_segmentation_fault = SIGSEGV;
 const int k_urgent_data = SIGURG;
+const int k_quit = SIGQUIT;
+
+bool has_default_action(int number) {
+  struct sigaction present {};
+  return sigaction(number, nullptr, &present) == 0 && present.sa_handler == SIG_DFL &&
+         (present.sa_flags & SA_SIGINFO) == 0;
+}
 
 bool is_free_for_use(int number) {
   switch (number) {
@@ -171,6 +179,21 @@ void signal_event::pass_on() const {
   // relaxed: the flag only picks who is first.
   if (once && slot.used_up.exchange(true, relaxed)) return take_default_action(*this);
   call_earlier(earlier, *this);
+}
+
+void signal_event::read_registers(std::uintptr_t* values, std::size_t count) const {
+  const mcontext_t& machine = static_cast<const ucontext_t*>(raw_context)->uc_mcontext;
+#if defined(__x86_64__)
+  static constexpr int k_order[] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+                                    REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                    REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+  for (std::size_t i = 0; i < std::min(count, std::size(k_order)); ++i) {
+    values[i] = static_cast<std::uintptr_t>(machine.gregs[k_order[i]]);
+  }
+#elif defined(__aarch64__)
+  for (std::size_t i = 0; i < std::min<std::size_t>(count, 31); ++i) values[i] = machine.regs[i];
+  if (count > 31) values[31] = machine.sp;
+#endif
 }
 
 error install_signal_handler(int number, signal_handler handler) {

@@ -1,0 +1,154 @@
+// Goroutines in many states, dumped in the way the first argument says.
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <string_view>
+
+#include <magpie/debug.h>
+#include <magpie/magpie.h>
+
+using namespace magpie;
+using namespace std::chrono_literals;
+
+std::atomic<bool> g_go_on{true};
+
+// Not in an unnamed namespace and not inlined: the tests look for the names.
+[[gnu::noinline]] void wait_in_channel(const channel<int>& c) {
+  c.receive();
+  asm volatile("");
+}
+[[gnu::noinline]] void wait_deeper(const channel<int>& c) {
+  wait_in_channel(c);
+  asm volatile("");
+}
+[[gnu::noinline]] void hog() {
+  while (g_go_on) asm volatile("");
+}
+[[gnu::noinline]] void lock_held(mutex& m) {
+  const std::scoped_lock hold(m);
+  asm volatile("");
+}
+[[gnu::noinline]] void sleep_for_long() {
+  this_goroutine::sleep_for(1h);
+  asm volatile("");
+}
+[[gnu::noinline]] void read_blocking(int fd) {
+  char c;
+  blocking([&] { return read(fd, &c, 1); });
+  asm volatile("");
+}
+[[gnu::noinline]] void read_plainly(int fd) {
+  char c;
+  if (read(fd, &c, 1) < 0) std::abort();
+  asm volatile("");
+}
+[[gnu::noinline]] void stop_and_dump() {
+  debug::dump();
+  asm volatile("");
+}
+
+extern channel<int>& g_nobody;
+[[gnu::noinline]] int dig(int depth) {
+  if (depth == 0) {
+    wait_in_channel(g_nobody);
+    return 0;
+  }
+  const int below = dig(depth - 1);
+  asm volatile("");
+  return below + 1;
+}
+[[gnu::noinline]] void wait_for_child() {
+  async([] {
+    this_goroutine::set_name("child");
+    wait_in_channel(g_nobody);
+  }).get();
+  asm volatile("");
+}
+
+struct zoo {
+  channel<int> nobody_sends;
+  mutex held;
+  int ends[2];
+
+  [[gnu::noinline]] void fill() {
+    if (pipe(ends) != 0) std::abort();
+    held.lock();
+    this_goroutine::set_name("keeper");
+    go([this] { wait_deeper(nobody_sends); });
+    go({.name = "locker"}, [this] { lock_held(held); });
+    go(sleep_for_long);
+    go([this] { read_blocking(ends[0]); });
+    go([this] { read_plainly(ends[0]); });
+    go(hog);
+    go([this] {
+      thread_lock stay;
+      wait_in_channel(nobody_sends);
+    });
+    this_goroutine::sleep_for(100ms);
+  }
+};
+
+static zoo animals;
+channel<int>& g_nobody = animals.nobody_sends;
+
+int main(int, char** argv) {
+  const std::string_view how = argv[1];
+  if (how == "call") {
+    run([] {
+      animals.fill();
+      stop_and_dump();
+    });
+  } else if (how == "thread") {
+    run([] { animals.fill(); });
+    stop_and_dump();
+  } else if (how == "many") {
+    run([] {
+      for (int i = 0; i < 100'000; ++i) {
+        go([] { wait_deeper(animals.nobody_sends); });
+      }
+      while (runtime::current().read_stats().parks < 100'000) this_goroutine::yield();
+      stop_and_dump();
+    });
+  }
+  if (how == "quit" || how == "quit_twice") {
+    run([] { animals.fill(); });
+    std::raise(SIGQUIT);
+    if (how == "quit_twice") std::raise(SIGQUIT);
+    run([] { this_goroutine::sleep_for(500ms); });
+    std::puts("went on");
+  } else if (how == "own_handler") {
+    std::signal(SIGQUIT, [](int) { (void)!write(1, "mine\n", 5); });
+    run([] {});
+    std::raise(SIGQUIT);
+  } else if (how == "fatal") {
+    run([] {
+      go({.name = "bystander"}, [] { wait_deeper(animals.nobody_sends); });
+      this_goroutine::yield();
+      go({.name = "culprit"}, [] { mutex().unlock(); });
+      this_goroutine::sleep_for(1h);
+    });
+  } else if (how == "deep") {
+    run([] {
+      go([] { dig(200); });
+      this_goroutine::sleep_for(50ms);
+      stop_and_dump();
+    });
+  } else if (how == "inline") {
+    run([] {
+      async([] { wait_in_channel(animals.nobody_sends); }).wait_for(0s);
+      go({.name = "watcher"}, [] {
+        this_goroutine::sleep_for(50ms);
+        stop_and_dump();
+        std::_Exit(0);
+      });
+      wait_for_child();
+    });
+  }
+  std::fflush(stdout);
+  std::_Exit(0);
+}
