@@ -65,7 +65,8 @@ struct alignas(2 * k_cache_line) G {
   atomic<wait_reason> waits_for{wait_reason::none};
   std::uint8_t size_class = 0;    // of the stack it wants
   bool locked = false;            // to a thread: extra says to which
-  std::uint32_t unstoppable = 0;  // so many no_preempt exist; its own, outside the gate
+  std::uint16_t unstoppable = 0;  // so many no_preempt exist; its own, outside the gate
+  std::uint8_t timed = 0;         // it waits for its turn under a clock: see sched/latency.h
 
   // Has not started, and somebody will wait for its end: what async() spawns.
   bool is_fresh_child() const { return task != nullptr && task->end != nullptr; }

@@ -42,6 +42,7 @@ inline constexpr os::nanos k_short_timer_slack = 20'000;
 inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
 class wake_list;
+struct meters;
 
 // Where a G was allocated; found from its address.
 struct g_arena;
@@ -181,6 +182,10 @@ class scheduler {
 
   std::uint64_t live_goroutines() const;
   stats read_stats() const;
+
+  // ---- meters.cpp ----
+
+  meters read_meters() const;
 
  private:
   // What a new thread starts with; made and freed by the spawner.
@@ -392,6 +397,10 @@ class scheduler {
   void note_stall_locked(M& m, const os::thread_view& view, os::nanos now);
   void print_stall();
 
+  // meters.cpp
+  void read_ps(meters&) const;
+  void share_out(meters&) const;
+
   // schedtrace.cpp
   void print_trace_line(os::nanos now);
 
@@ -457,6 +466,7 @@ class scheduler {
   intrusive_list<M, &M::idle_links> idle_ms_;
   intrusive_list<M, &M::orphan_links> orphans_;
   stall_log stalls_;
+  std::uint64_t stalls_seen_ = 0;  // reported or not
   goroutine_ring free_gs_;
   g_arena* arenas_ = nullptr;
   int threads_ = 0;  // Ms that exist or were wished for
@@ -465,6 +475,7 @@ class scheduler {
   std::uint64_t readied_outside_ = 0;
   std::uint64_t hand_offs_ = 0;
   std::uint64_t retakes_ = 0;
+  std::uint64_t calls_ended_outside_ = 0;  // of blocking(), by an M that lost its P meanwhile
   std::size_t locked_sleepers_ = 0;  // Ms that wait for the turn of the goroutine they belong to
   M* timekeeper_ = nullptr;
   M* watcher_ = nullptr;
@@ -490,6 +501,7 @@ class scheduler {
   atomic<bool> monitor_ends_{false};
   bool preempts_ = false;  // by signal; constant once the runtime has started
   os::thread monitor_;
+  const os::nanos started_at_ = os::now();
   const os::cpu_quota_files quota_files_;
   call_history call_history_;
   atomic<std::uint64_t> timer_fires_{0};
@@ -498,6 +510,7 @@ class scheduler {
   atomic<bool> poll_in_progress_{false};
   atomic<std::uint64_t> last_poll_{0};  // ticks
   atomic<std::uint64_t> netpoll_wakeups_{0};
+  atomic<std::uint64_t> polls_{0};
   atomic<std::uint64_t> io_waiting_outside_{0};  // plain threads
   atomic<std::uint64_t> goroutine_ids_{1};
   atomic<std::uint64_t> spawned_outside_{0};  // by plain threads and timers

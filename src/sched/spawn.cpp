@@ -98,6 +98,7 @@ void scheduler::spawn(M* m, G* g) {
     }
     g->id = p.next_goroutine_id++;
     p.counters.spawned.add();
+    p.sampler.note_runnable(*g);
     push_next(*m, g);
     return;
   }
@@ -110,11 +111,13 @@ void scheduler::spawn(M* m, G* g) {
 void scheduler::spawn_announced(M* m, G* g) {
   g->transition(goroutine_state::dead, goroutine_state::runnable);
   g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
-  if (m != nullptr) return push_local(*m, g);
-  push_from_outside(g);
+  if (m == nullptr) return push_from_outside(g);
+  m->p->sampler.note_runnable(*g);
+  push_local(*m, g);
 }
 
 void scheduler::push_from_outside(G* g) {
+  latency_sampler::time(*g);
   {
     const os::lock_guard hold(lock_);
     global_.push(g);
