@@ -7,6 +7,7 @@
 #include <magpie/channel.h>
 #include <magpie/condition_variable.h>
 #include <magpie/context.h>
+#include <magpie/debug.h>
 #include <magpie/errors.h>
 #include <magpie/event.h>
 #include <magpie/export.h>

@@ -21,6 +21,17 @@ struct fiber {
   rt::stack* stack = nullptr;  // null: a thread's own stack
 };
 
+// The frame that called the function in which this stands, as it will be after the return.
+[[gnu::always_inline]] inline context calling_frame() {
+  auto* const frame = static_cast<void**>(__builtin_frame_address(0));
+#if defined(__x86_64__)
+  void* const stack_pointer = frame + 2;
+#else
+  void* const stack_pointer = __builtin_dwarf_cfa();
+#endif
+  return {stack_pointer, __builtin_return_address(0), frame[0]};
+}
+
 // What a finished fiber leaves behind: where its thread goes on.
 struct departure {
   fiber* next;

@@ -25,6 +25,7 @@
 #include "base/intrusive.h"
 #include "fiber/fiber.h"
 #include "goroutine/wait_reason.h"
+#include "os/fence.h"
 
 namespace magpie::rt {
 
@@ -65,19 +66,46 @@ struct alignas(2 * k_cache_line) G {
   atomic<wait_reason> waits_for{wait_reason::none};
   std::uint8_t size_class = 0;    // of the stack it wants
   bool locked = false;            // to a thread: extra says to which
-  std::uint16_t unstoppable = 0;  // so many no_preempt exist; its own, outside the gate
+  atomic<bool> pinned{false};     // somebody reads its stack: it must not go on
   std::uint8_t timed = 0;         // it waits for its turn under a clock: see sched/latency.h
+  std::uint16_t unstoppable = 0;  // so many no_preempt exist; its own, outside the gate
 
   // Has not started, and somebody will wait for its end: what async() spawns.
   bool is_fresh_child() const { return task != nullptr && task->end != nullptr; }
+
+  // Out of running, by a switch that has yet to store the registers: nobody reads them before.
+  void stop(goroutine_state to) {
+    fiber.registers.program_counter = nullptr;
+    transition(goroutine_state::running, to);
+  }
+
+  // Into running. Not while it is pinned: one who pins it, and then sees that it does not run, may
+  // read its registers and its stack for as long as it likes.
+  //
+  //     here                               pin: snapshot.cpp
+  //       state = running                    pinned = true
+  //       (light fence)                      heavy fence
+  //       read pinned                        read state
+  //
+  // At least one sees the other.
+  void go_on(goroutine_state from) {
+    transition(from, goroutine_state::running);
+    os::light_fence();
+    // acquire: whoever pinned it before has read it by now.
+    if (pinned.load(acquire)) [[unlikely]]
+      wait_while_pinned(from);
+  }
 
   // The only writer of `state`. Whoever calls it owns the G at that moment: its runner, its
   // waker, or the M that popped it. So the store is not a race; the check finds two owners.
   void transition(goroutine_state from, goroutine_state to) {
     // relaxed: G travels through a queue or a lock, whose orders publish everything in it.
     MAGPIE_CHECK(state.load(relaxed) == from, "goroutine changes from a state it is not in");
-    state.store(to, relaxed);  // as above
+    state.store(to, release);  // what dumps read of it was written before
   }
+
+ private:
+  void wait_while_pinned(goroutine_state meanwhile);
 };
 static_assert(sizeof(G) == 2 * k_cache_line);
 

@@ -14,6 +14,7 @@ namespace magpie::rt::os {
 // Lower ranks are taken first. Two locks of one rank are never held together.
 enum class lock_rank : std::uint8_t {
   runtimes,    // the default runtime, and whether it has started
+  registry,    // which runtimes there are; one dump at a time
   scheduler,   // one runtime's idle lists, global queue and threads
   stack_pool,  // free slots, slabs
   timers_end,  // runtimes end, with their timers, one at a time

@@ -34,6 +34,9 @@ struct signal_event {
   // file shows the program as it was.
   void pass_on() const;
 
+  // All general registers, by DWARF's numbers.
+  void read_registers(std::uintptr_t* values, std::size_t count) const;
+
   void* raw_info;
   void* raw_context;
 };

@@ -100,6 +100,13 @@ bool has_room(const stack& on) {
 
 }  // namespace
 
+// A function of its own, so that dumps see where the one goroutine ends and the other one begins.
+[[gnu::noinline]] M* scheduler::run_guest(M* m, G* g) {
+  m = run_body(m, g);
+  asm volatile("");  // keeps the call above from becoming a jump
+  return m;
+}
+
 // Fork and join: the child is next on this P and the parent can do nothing before it has ended,
 // so it may as well run on the parent's stack, as a call. It is a goroutine all the same, with an
 // id and a state of its own: when it waits, the stack with both of them waits.
@@ -114,22 +121,24 @@ bool has_room(const stack& on) {
   });
   if (child == nullptr) return false;
   parent->waits_for.store(wait_reason::future_wait, relaxed);  // relaxed: for dumps
+  parent->fiber.registers = calling_frame();  // what is above stays as it is; for dumps
   parent->transition(goroutine_state::running, goroutine_state::waiting);
   child->fiber.stack = on;
   on->occupant = &child->fiber;
   begin_turn(*m, child, true);
   m->current = child;
-  m = run_body(m, child);
+  m = run_guest(m, child);
   const bool ends_thread = child->locked;
   bury(m, child);
   on->occupant = &parent->fiber;
+  parent->fiber.registers.program_counter = nullptr;  // as in G::stop()
   parent->transition(goroutine_state::waiting, goroutine_state::runnable);
   m->current = parent;
   if (ends_thread) {  // the child was locked to the thread: the parent goes on elsewhere
     m->ends_with_goroutine = true;
     m = leave_to_global_queue(m, parent);
   } else {
-    parent->transition(goroutine_state::runnable, goroutine_state::running);
+    parent->go_on(goroutine_state::runnable);
   }
   return true;
 }

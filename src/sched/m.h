@@ -59,6 +59,7 @@ struct M : thread_state {
   struct {
     // What the signal on its way is for: 0 for none, else the slice it is to end and why.
     atomic<std::uint64_t> request{0};
+    atomic<bool> look{false};  // somebody wants to see the stack; see snapshot.cpp
     os::thread_timer timer;
     // Under the scheduler's lock.
     os::nanos asked_at = 0;

@@ -56,7 +56,7 @@ M* scheduler::park(M* m, wait_reason reason, park_commit commit, void* argument)
 M* scheduler::park_until_woken(M* m, wait_reason reason, void (*finish)(M&), void* argument) {
   G* const g = m->current;
   g->waits_for.store(reason, relaxed);  // relaxed: for dumps
-  g->transition(goroutine_state::running, goroutine_state::waiting);
+  g->stop(goroutine_state::waiting);
   m->p->counters.parks.add();
   m->leaving.finish = finish;
   m->leaving.argument = argument;
@@ -145,7 +145,7 @@ M* scheduler::give_way(M* m) {
   if (!somebody_waits_for(*m->p)) return m;
   m->p->counters.preemptions.add();
   m->p->stopped.others_turns.add();
-  g->transition(goroutine_state::running, goroutine_state::runnable);
+  g->stop(goroutine_state::runnable);
   return leave_to_global_queue(m, g);
 }
 
@@ -165,7 +165,7 @@ M* scheduler::yield(M* m) {
   // Nobody else here, and nobody waits elsewhere: go on at once.
   if (!somebody_waits_for(p) && !p.retired.load(relaxed)) return m;
   G* const g = m->current;
-  g->transition(goroutine_state::running, goroutine_state::runnable);
+  g->stop(goroutine_state::runnable);
   m->leaving.finish = finish_yield;
   m->leaving.g = g;
   return switch_away(m, g);

@@ -203,8 +203,10 @@ void scheduler::on_preempt_signal(const os::signal_event& event) {
   if (m == nullptr) return event.pass_on();
   const std::uint64_t request = m->stop.request.exchange(0, acquire);  // pairs with send_request()
   const bool by_timer = event.timer == &m->stop.timer;
+  const bool look = m->stop.look.exchange(false, acquire);  // pairs with read_running()
   // One that is not ours may have come in place of ours: there is only ever one on its way.
-  if (!by_timer && (request == 0 || !event.from_ourselves)) event.pass_on();
+  if (!by_timer && ((request == 0 && !look) || !event.from_ourselves)) event.pass_on();
+  if (look) answer_look(*m, event);
   const bool storms = by_timer && debugging().storm != 0;
   if (request != 0 || storms) m->scheduler_.stop_here(*m, request, event);
   // Again when it has run for a while: not for the time it was stopped.
@@ -282,10 +284,10 @@ void scheduler::stop_orphan(M& m, const os::signal_event& event) {
 // Dumps read a goroutine's registers where a switch leaves them.
 void scheduler::note_stop(M& m, const os::signal_event& event) {
   G& g = *m.current;
-  g.transition(goroutine_state::running, goroutine_state::runnable);
   g.fiber.registers.stack_pointer = reinterpret_cast<void*>(event.stack_pointer);
   g.fiber.registers.program_counter = reinterpret_cast<void*>(event.program_counter);
   g.fiber.registers.frame_pointer = reinterpret_cast<void*>(event.frame_pointer);
+  g.transition(goroutine_state::running, goroutine_state::runnable);
 }
 
 void scheduler::wait_while_stopped(M& m) {
@@ -302,7 +304,7 @@ void scheduler::wait_while_stopped(M& m) {
   p.dated.since.store(os::now() - m.stop.slice_used, relaxed);
   p.dated.slices.store(p.slices.read(), relaxed);
   m.yield_requested.store(false, relaxed);  // relaxed: it was meant for the last slice
-  m.current->transition(goroutine_state::runnable, goroutine_state::running);
+  m.current->go_on(goroutine_state::runnable);
 }
 
 // ---- The sending side -------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #include "os/environment.h"
 #include "os/random.h"
 #include "os/thread.h"
+#include "sched/arena.h"
 #include "sched/defaults.h"
 #include "sched/gate.h"
 #include "sched/local.h"
@@ -22,8 +23,11 @@ using namespace rt;
 
 namespace {
 
-G& new_goroutine(const destination& to, std::size_t stack_size, const void* site) {
+// `m`: the caller's, as enter() gave it.
+G& new_goroutine(const destination& to, M* m, std::size_t stack_size, const void* site) {
   G* const g = to.home.new_g(to.m);
+  const G* const parent = m != nullptr ? m->current : current_g();  // null inside blocking()
+  parent_of(*g) = parent != nullptr ? parent->id : 0;
   g->spawn_site = site;
   g->size_class = stack_size == 0 ? to.home.default_class() : class_for(stack_size);
   return *g;
@@ -50,7 +54,7 @@ void spawn_copy(const spawn_request& request, const task_type& task, const void*
       request.name.empty() ? nullptr : new goroutine_extra{std::string(request.name)};
   M* const m = enter();
   const destination to = find_destination(request.where, m);
-  G& g = new_goroutine(to, request.stack_size, __builtin_return_address(0));
+  G& g = new_goroutine(to, m, request.stack_size, __builtin_return_address(0));
   g.extra = extra;
   std::memcpy(g.closure, closure, size);
   g.task = &task;
@@ -64,7 +68,7 @@ G* begin_spawn(const spawn_request& request) {
       request.name.empty() ? nullptr : new goroutine_extra{std::string(request.name)};
   M* const m = enter();
   const destination to = find_destination(request.where, m);
-  G& g = new_goroutine(to, request.stack_size, __builtin_return_address(0));
+  G& g = new_goroutine(to, m, request.stack_size, __builtin_return_address(0));
   g.extra = extra;
   leave_if(m);
   return &g;
@@ -96,7 +100,7 @@ blocking_scope::blocking_scope() : m_(nullptr) {
   M* const m = enter();
   if (m == nullptr) return;
   m->in_call = true;
-  m->scheduler_.enter_syscall(*m, __builtin_return_address(0));
+  m->scheduler_.enter_syscall(*m, calling_frame(), __builtin_return_address(0));
   m_ = m;
 }
 
@@ -105,7 +109,7 @@ blocking_scope::blocking_scope(hand_off_now_t) : m_(nullptr) {
   if (m == nullptr) return;
   m->in_call = true;
   m->handed_off_at = 0;
-  m->scheduler_.enter_syscall_without_p(*m);
+  m->scheduler_.enter_syscall_without_p(*m, calling_frame());
   m_ = m;
 }
 

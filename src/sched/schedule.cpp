@@ -185,7 +185,7 @@ void scheduler::begin_turn(M& m, G* g, bool inherits_slice) {
     p.slices.add();
     m.yield_requested.store(false, relaxed);  // relaxed: a hint; it was meant for the last slice
   }
-  g->transition(goroutine_state::runnable, goroutine_state::running);
+  g->go_on(goroutine_state::runnable);
   latency_sampler::note_running(*g, p.latencies);
   if (g->fiber.stack == nullptr) bind_stack(m, g);
 }

@@ -21,6 +21,7 @@
 #include "base/atomic.h"
 #include "fiber/stack_pool.h"
 #include "os/cpu.h"
+#include "os/clock.h"
 #include "os/fork.h"
 #include "os/lock.h"
 #include "os/note.h"
@@ -42,6 +43,7 @@ inline constexpr os::nanos k_short_timer_slack = 20'000;
 inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
 class wake_list;
+class snapshot;
 struct meters;
 
 // Where a G was allocated; found from its address.
@@ -131,8 +133,9 @@ class scheduler {
 
   // ---- syscall.cpp ----
 
-  void enter_syscall(M& m, const void* site);
-  void enter_syscall_without_p(M& m);  // known to be long
+  // `caller`: the frame that makes the call, which stays as it is meanwhile; for dumps.
+  void enter_syscall(M& m, const context& caller, const void* site);
+  void enter_syscall_without_p(M& m, const context& caller);  // known to be long
   M* exit_syscall(M& m);
   // Finds an M, work or rest for a P that nobody holds.
   void hand_off_p(P* p);
@@ -177,6 +180,11 @@ class scheduler {
   file_ring* ring_for_files(M& m);
   // Under the ring's lock.
   static void collect_locked(file_ring&, wake_list&);
+
+  // ---- snapshot.cpp ----
+
+  // About the present, as the monitor knows it: some milliseconds old. Any thread.
+  os::nanos coarse_now() const { return coarse_now_.load(relaxed); }  // relaxed: a number
 
   // ---- stats.cpp ----
 
@@ -412,12 +420,34 @@ class scheduler {
   void free_arenas();
   static departure goroutine_main(fiber* self, thread_state* thread);
   static M* run_body(M* m, G* g);
+  static M* run_guest(M* m, G* g);
   void bury(M* m, G* g);
   static void finish_stack(M& m);
 
   // thread_lock.cpp
   void wait_for_locked_turn(M& m);
   void hand_p_to_locked(M& m, G* g);
+
+  // snapshot.cpp
+  friend class snapshot;
+  struct running_look;
+  static running_look g_look;
+  enum class reading {
+    done,
+    moving,   // it is about to stop, or to go on: try again
+    running,  // ask its thread
+  };
+  void join_registry();
+  void leave_registry();
+  void note_time(os::nanos now) { coarse_now_.store(now, relaxed); }  // relaxed: a number
+  void take_snapshot(snapshot& out, bool dying);
+  reading read_pinned(const G& g, snapshot& out) const;
+  void read_batch(G* const* batch, std::size_t count, snapshot& out);
+  void read_again(G* g, snapshot& out);
+  bool read_running(const G& g, snapshot& out);
+  M* runner_of_locked(const G& g) const;
+  void read_procs_locked(snapshot& out) const;
+  static void answer_look(M& m, const os::signal_event& event);
 
   // deadlock.cpp
   bool check_deadlock();  // false: somebody can still move, in this runtime
@@ -449,6 +479,8 @@ class scheduler {
   atomic<int> ps_made_{0};  // Ps ever made: thieves look at all of them
   atomic<int> procs_{0};    // Ps in use
   atomic<bool> follows_cpus_{false};
+  atomic<os::nanos> coarse_now_{os::now()};
+  scheduler* next_runtime_ = nullptr;  // in the registry, under its lock
 
   // Read at every wake, written when a thread falls asleep or wakes: a line of their own.
   alignas(k_cache_line) atomic<int> idle_count_{0};

@@ -19,10 +19,7 @@
 
 namespace magpie::rt {
 
-scheduler& scheduler::home_of(const G* g) {
-  const auto address = reinterpret_cast<std::uintptr_t>(g) & ~(g_arena::k_size - 1);
-  return *reinterpret_cast<const g_arena*>(address)->home;
-}
+scheduler& scheduler::home_of(const G* g) { return *g_arena::of(*g).home; }
 
 void scheduler::free_arenas() {
   while (g_arena* const arena = arenas_) {
@@ -88,7 +85,6 @@ void scheduler::free_g(M* m, G* g) {
 
 void scheduler::spawn(M* m, G* g) {
   check_not_forked();
-  g->transition(goroutine_state::dead, goroutine_state::runnable);
   if (m != nullptr) {
     P& p = *m->p;
     if (p.next_goroutine_id == p.end_goroutine_id) {
@@ -97,6 +93,7 @@ void scheduler::spawn(M* m, G* g) {
       p.end_goroutine_id = p.next_goroutine_id + k_batch;
     }
     g->id = p.next_goroutine_id++;
+    g->transition(goroutine_state::dead, goroutine_state::runnable);
     p.counters.spawned.add();
     p.sampler.note_runnable(*g);
     push_next(*m, g);
@@ -105,12 +102,14 @@ void scheduler::spawn(M* m, G* g) {
   spawned_outside_.fetch_add(1, relaxed);  // relaxed: published with the goroutine
   if (current_m() == nullptr) note_outside_thread();
   g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+  g->transition(goroutine_state::dead, goroutine_state::runnable);
   push_from_outside(g);
 }
 
 void scheduler::spawn_announced(M* m, G* g) {
-  g->transition(goroutine_state::dead, goroutine_state::runnable);
   g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+  parent_of(*g) = 0;
+  g->transition(goroutine_state::dead, goroutine_state::runnable);
   if (m == nullptr) return push_from_outside(g);
   m->p->sampler.note_runnable(*g);
   push_local(*m, g);
@@ -160,6 +159,7 @@ M* scheduler::run_body(M* m, G* g) {
 
 void scheduler::bury(M* m, G* g) {
   g->fiber.stack = nullptr;
+  g->fiber.registers.program_counter = nullptr;  // see G::stop()
   g->locked = false;
   g->transition(goroutine_state::running, goroutine_state::dead);
   m->p->counters.finished.add_visibly();  // to live_goroutines()

@@ -48,9 +48,11 @@ scheduler::scheduler(const config& wanted, runtime* face)
   start_preempting();
   spawner_ = start_thread(spawner_main, this, "magpie-spawner");
   if (!debugging().nosysmon) monitor_ = start_thread(monitor_main, this, "magpie-monitor");
+  join_registry();
 }
 
 scheduler::~scheduler() {
+  leave_registry();
   for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: no thread any more
     // relaxed: as above. Whoever waited for a file has ended.
     if (file_ring* const ring = ps_[i]->ring.load(relaxed)) ring->destroy();

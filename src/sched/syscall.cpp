@@ -21,14 +21,15 @@ constexpr os::nanos k_short_call = 20'000;
 
 }  // namespace
 
-void scheduler::enter_syscall(M& m, const void* site) {
+void scheduler::enter_syscall(M& m, const context& caller, const void* site) {
   const call_history::site at = call_history::site_of(site);
   m.call_site.store(at, relaxed);  // relaxed: the monitor's business
   m.handed_off_at = 0;
   if (call_history_.expects_long(at)) {
     m.handed_off_at = os::ticks();
-    return enter_syscall_without_p(m);
+    return enter_syscall_without_p(m, caller);
   }
+  m.current->fiber.registers = caller;
   m.current->transition(goroutine_state::running, goroutine_state::syscall);
   m.calls.store(m.calls.load(relaxed) + 1, relaxed);  // relaxed: the monitor's memory aid
   P* const p = m.p;
@@ -39,7 +40,8 @@ void scheduler::enter_syscall(M& m, const void* site) {
   if (!monitor_watches_.load(relaxed)) wake_monitor();  // relaxed: ordered by the fence
 }
 
-void scheduler::enter_syscall_without_p(M& m) {
+void scheduler::enter_syscall_without_p(M& m, const context& caller) {
+  m.current->fiber.registers = caller;
   m.current->transition(goroutine_state::running, goroutine_state::syscall);
   m.p->counters.hand_offs.add();
   m.p->counters.calls_begun.add();
@@ -55,7 +57,7 @@ M* scheduler::exit_syscall(M& m) {
     m.p = mine;
     mine->counters.calls_ended.add();
     call_history_.was_short(m.call_site.load(relaxed));  // relaxed: own
-    g->transition(goroutine_state::syscall, goroutine_state::running);
+    g->go_on(goroutine_state::syscall);
     return &m;
   }
   if (m.handed_off_at != 0 && os::ticks_to_nanos(os::ticks() - m.handed_off_at) < k_short_call) {
@@ -71,9 +73,10 @@ M* scheduler::exit_syscall(M& m) {
   }
   if (m.p != nullptr) {
     m.p->counters.calls_ended.add();
-    g->transition(goroutine_state::syscall, goroutine_state::running);
+    g->go_on(goroutine_state::syscall);
     return &m;
   }
+  g->fiber.registers.program_counter = nullptr;  // as in G::stop()
   g->transition(goroutine_state::syscall, goroutine_state::runnable);
   return leave_to_global_queue(&m, g);
 }

@@ -54,6 +54,7 @@ void scheduler::monitor_main(void* raw) {
     const std::uint32_t seen = self.monitor_word_.load(acquire);  // pairs with wake_monitor()
     if (self.monitor_ends_.load(acquire)) return;                 // pairs with shut_down()
     const os::nanos now = os::now();
+    self.note_time(now);
     const calls_seen calls = self.look_at_calls(now);
     const runners_seen runners = self.look_at_runners(now);
     const os::nanos next_timer = self.look_at_timers(now);

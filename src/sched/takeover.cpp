@@ -61,7 +61,7 @@ bool scheduler::take_p_locked(P& p, M& m) {
     }
   }
   G* const g = m->current;
-  g->transition(goroutine_state::running, goroutine_state::runnable);
+  g->stop(goroutine_state::runnable);
   return leave_to_global_queue(m, g);
 }
 

@@ -172,6 +172,7 @@ void entry::block(waiter& me, wait_reason why, object_guard& held) {
   if (m_ == nullptr) return sleep_as_thread({me, release_held, &word});
   me.g = m_->current;
   me.g->waits_as = &me;
+  me.since = m_->scheduler_.coarse_now();
   const auto unlock = [](M& m) {
     unlock_object(*static_cast<detail::lock_word*>(m.leaving.argument));
   };
@@ -184,6 +185,7 @@ void entry::block(waiter& me, wait_reason why, enlist_function enlist, void* arg
   if (m_ == nullptr) return sleep_as_thread(call);
   me.g = m_->current;
   me.g->waits_as = &me;
+  me.since = m_->scheduler_.coarse_now();
   m_ = m_->scheduler_.park(m_, why, commit_block, &call);
   me.g->waits_as = nullptr;
 }
@@ -199,6 +201,7 @@ bool entry::block_until(waiter& me, wait_reason why, enlist_function enlist, voi
   if (m_ == nullptr) return sleep_as_thread_until(call, deadline);
   me.g = m_->current;
   me.g->waits_as = &me;
+  me.since = m_->scheduler_.coarse_now();
   wait_timer timer(call);
   timer.when = deadline;
   m_ = m_->scheduler_.park(m_, why, wait_timer::commit, &timer);

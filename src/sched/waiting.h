@@ -98,6 +98,8 @@ struct waiter {
   const void* object = nullptr;
   const std::atomic<const void*>* holder = nullptr;
 
+  os::nanos since = 0;  // it waits; to some milliseconds
+
   waiter* next_woken = nullptr;  // in a wake_list
 
   // Whether the caller is the one who wakes it. `by`: anything but null; the woken one reads it.

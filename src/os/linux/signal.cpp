@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/atomic.h"
 #include "base/check.h"
@@ -171,6 +172,21 @@ void signal_event::pass_on() const {
   // relaxed: the flag only picks who is first.
   if (once && slot.used_up.exchange(true, relaxed)) return take_default_action(*this);
   call_earlier(earlier, *this);
+}
+
+void signal_event::read_registers(std::uintptr_t* values, std::size_t count) const {
+  const mcontext_t& machine = static_cast<const ucontext_t*>(raw_context)->uc_mcontext;
+#if defined(__x86_64__)
+  static constexpr int k_order[] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+                                    REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                    REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+  for (std::size_t i = 0; i < std::min(count, std::size(k_order)); ++i) {
+    values[i] = static_cast<std::uintptr_t>(machine.gregs[k_order[i]]);
+  }
+#elif defined(__aarch64__)
+  for (std::size_t i = 0; i < std::min<std::size_t>(count, 31); ++i) values[i] = machine.regs[i];
+  if (count > 31) values[31] = machine.sp;
+#endif
 }
 
 error install_signal_handler(int number, signal_handler handler) {

@@ -1,0 +1,49 @@
+// What all goroutines do: as data, and as the text that Go prints.
+//
+// The same text is written when the process gets SIGQUIT (Ctrl-\ on a terminal), and it goes on
+// after that; twice within a second ends it. A program that has a handler of its own for SIGQUIT
+// when the first runtime starts keeps it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <magpie/export.h>
+#include <magpie/time.h>
+
+namespace magpie::debug {
+
+struct goroutine_info {
+  std::uint64_t id = 0;
+  std::uint64_t parent = 0;        // who spawned it; 0: a plain thread or a timer
+  std::string name;                // as given to spawn_options or set_name(); mostly empty
+  std::string state;               // "runnable", "running", "waiting", "syscall"
+  std::string wait_reason;         // "chan receive", "sync.Mutex.Lock"; empty unless it waits
+  std::string waiting_on;          // the object, and who holds it: "0x7f... held by goroutine 7"
+  std::string spawn_site;          // "main at /src/main.cpp:12"
+  duration waited{};               // for how long, to some milliseconds; 0 unless it waits
+  std::vector<std::string> stack;  // innermost first: "function at file:line"
+  bool thread_locked = false;
+};
+
+// Every goroutine of every runtime, the caller included, in the order of their ids.
+//
+// They go on meanwhile: each is shown as it was at some moment during the call. A stack is read
+// while its goroutine is kept from running for some microseconds; that of one which runs is read
+// by a signal to its thread, and left out where that does not work. Any thread.
+MAGPIE_API std::vector<goroutine_info> goroutines();
+
+// The same as text, to a file descriptor. Any thread.
+//
+//     goroutine 7 [chan receive, 3 minutes] "reader":
+//     serve(connection&)
+//             /src/server.cpp:41
+//     created by main in goroutine 1
+//             /src/main.cpp:12
+//
+// Where more than a hundred goroutines would make the same block, it is written once:
+// "goroutine 8..1007 (1000 goroutines) [chan receive]:".
+MAGPIE_API void dump(int fd = 2);
+
+}  // namespace magpie::debug

@@ -1,0 +1,167 @@
+#include "observe/code_names.h"
+
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "observe/elf_file.h"
+#include "os/mapped_file.h"
+
+namespace magpie::rt {
+
+code_names::~code_names() {
+  for (const code_name& n : names_) std::free(n.demangled);
+  for (const auto file : files_) os::unmap_file(file);
+}
+
+void code_names::sort() {
+  std::sort(names_.begin(), names_.end(),
+            [](const code_name& a, const code_name& b) { return a.address < b.address; });
+  code_name* const end =
+      std::unique(names_.begin(), names_.end(),
+                  [](const code_name& a, const code_name& b) { return a.address == b.address; });
+  names_.shrink(static_cast<std::size_t>(end - names_.begin()));
+}
+
+void code_names::look_up(style how) {
+  sort();
+  code_name* const end = names_.end();
+  for (code_name* at = names_.begin(); at != end;) {
+    const os::loaded_module* const module = modules_.find(at->address);
+    code_name* next = at + 1;
+    if (module != nullptr) {
+      while (next != end && module->contains(next->address)) ++next;
+      look_up(*module, at, next);
+    }
+    at = next;
+  }
+  if (how == style::demangled) demangle();
+}
+
+// [first, last) are all in the module.
+void code_names::look_up(const os::loaded_module& module, code_name* first, code_name* last) {
+  os::mapped_list<std::uint64_t> addresses;  // as the file has them
+  for (code_name* n = first; n != last; ++n) {
+    n->module = &module;
+    addresses.add(n->address - module.bias);
+  }
+  const std::span<const std::byte> bytes = os::map_file(module.path);
+  if (bytes.empty() || addresses.empty()) return;
+  if (!files_.add(bytes)) return os::unmap_file(bytes);
+  const elf_file file(bytes);
+  file.for_each_function([&](const elf_file::function& f) {
+    const std::uint64_t* at = std::lower_bound(addresses.begin(), addresses.end(), f.address);
+    for (; at != addresses.end() && *at - f.address < f.size; ++at) {
+      code_name& n = first[at - addresses.begin()];
+      // Of several that begin at the same place, the first: it is the one from the source, mostly.
+      if (n.function != nullptr && n.offset <= *at - f.address) continue;
+      n.function = f.name;
+      n.offset = *at - f.address;
+    }
+  });
+  const line_table lines(
+      {file.section(".debug_line"), file.section(".debug_line_str"), file.section(".debug_str")});
+  lines.find(
+      addresses.begin(), addresses.size(),
+      [](void* names, std::size_t i, const line_table::hit& hit) {
+        code_name& n = static_cast<code_name*>(names)[i];
+        const std::uint64_t start = n.address - n.module->bias - n.offset;
+        const bool called_here = n.function != nullptr && hit.caller_address >= start;
+        n.source = called_here ? hit.caller : hit.place;
+      },
+      first);
+}
+
+void code_names::demangle() {
+  for (code_name& n : names_) {
+    if (n.function == nullptr || std::strncmp(n.function, "_Z", 2) != 0) continue;
+    int status = 0;
+    n.demangled = abi::__cxa_demangle(n.function, nullptr, nullptr, &status);
+  }
+}
+
+const code_name* code_names::find(std::uintptr_t inside) const {
+  const code_name* const at = std::lower_bound(
+      names_.begin(), names_.end(), inside,
+      [](const code_name& n, std::uintptr_t address) { return n.address < address; });
+  return at != names_.end() && at->address == inside ? at : nullptr;
+}
+
+void print_function(printer& out, const code_name& n) {
+  if (n.function == nullptr) {
+    out << hex{n.address};
+  } else {
+    out << (n.demangled != nullptr ? n.demangled : n.function);
+  }
+}
+
+namespace {
+
+// A path in pieces, without the "x/.." that builds in folders of their own leave in it.
+class path_text {
+ public:
+  void add(std::string_view piece) {
+    while (!piece.empty()) {
+      const std::size_t slash = piece.find('/');
+      const std::string_view name = piece.substr(0, slash);
+      if (slash == 0 && size_ == 0) {
+        put("/");
+      } else if (name == "..") {
+        up();
+      } else if (!name.empty() && name != ".") {
+        if (size_ != 0 && text_[size_ - 1] != '/') put("/");
+        put(name);
+      }
+      if (slash == std::string_view::npos) break;
+      piece.remove_prefix(slash + 1);
+    }
+  }
+  std::string_view text() const { return {text_, size_}; }
+
+ private:
+  void put(std::string_view part) {
+    const std::size_t fits = std::min(part.size(), sizeof text_ - size_);
+    std::memcpy(text_ + size_, part.data(), fits);
+    size_ += fits;
+  }
+  void up() {
+    const std::size_t slash = text().rfind('/');
+    const bool can =
+        slash != std::string_view::npos && slash + 1 != size_ && text().substr(slash + 1) != "..";
+    if (!can) {
+      if (size_ != 0 && text_[size_ - 1] != '/') put("/");
+      return put("..");
+    }
+    size_ = slash == 0 ? 1 : slash;
+  }
+
+  char text_[1024];
+  std::size_t size_ = 0;
+};
+
+}  // namespace
+
+void print_place(printer& out, const code_name& n) {
+  const source_place& s = n.source;
+  if (s.file == nullptr) {
+    if (n.module == nullptr) {
+      out << "in no file";
+    } else {
+      out << n.module->path << '+' << hex{n.address - n.module->bias};
+    }
+    return;
+  }
+  path_text path;
+  if (*s.file != '/') {
+    if (*s.directory != '/' && std::strcmp(s.base, s.directory) != 0) path.add(s.base);
+    path.add(s.directory);
+  }
+  path.add(s.file);
+  out << path.text() << ':' << s.line;
+  if (n.function != nullptr) out << " +" << hex{n.offset};
+}
+
+}  // namespace magpie::rt

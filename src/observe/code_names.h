@@ -1,0 +1,76 @@
+// Names for addresses of code: the function, the file and the line.
+//
+// Addresses are collected first and looked up together, in one pass over the tables of each
+// module: for a dump of a million goroutines as for a single stack no index is needed.
+//
+// Inlined functions go under the name of the one they are inlined in. If they come from a header of
+// ours or of the standard library, which is most often so, the line is the last one before in the
+// address order that does not: where the user's code calls them.
+//
+// No heap and no lock but the dynamic linker's, unless names are to be demangled.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/print.h"
+#include "observe/line_table.h"
+#include "os/mapped_list.h"
+#include "os/modules.h"
+
+namespace magpie::rt {
+
+struct code_name {
+  std::uintptr_t address = 0;
+  const char* function = nullptr;  // null: not known
+  std::uint64_t offset = 0;        // of the address in it
+  source_place source;
+  const os::loaded_module* module = nullptr;  // null: in none
+  char* demangled = nullptr;                  // of `function`; null: as it is
+};
+
+class code_names {
+ public:
+  code_names() = default;
+  ~code_names();
+  code_names(const code_names&) = delete;
+  code_names& operator=(const code_names&) = delete;
+
+  // An address inside an instruction: for a call, before the one it returns to.
+  void want(std::uintptr_t inside) {
+    code_name n;
+    n.address = inside;
+    names_.add(n);
+  }
+  void want_call(const void* return_address) {
+    want(reinterpret_cast<std::uintptr_t>(return_address) - 1);
+  }
+
+  // As the compiler wrote them, which needs nothing; or as they stand in the source, which takes
+  // the heap.
+  enum class style {
+    mangled,
+    demangled,
+  };
+  void look_up(style);
+
+  // Null: it was not asked for.
+  const code_name* find(std::uintptr_t inside) const;
+
+ private:
+  void sort();
+  void look_up(const os::loaded_module&, code_name* first, code_name* last);
+  void demangle();
+
+  os::module_table modules_;
+  os::mapped_list<code_name> names_;
+  os::mapped_list<std::span<const std::byte>> files_;
+};
+
+// "serve(connection&)", or the address.
+void print_function(printer&, const code_name&);
+// "/src/server.cpp:41 +0x1b", or "/usr/lib/libz.so.1+0x3f20".
+void print_place(printer&, const code_name&);
+
+}  // namespace magpie::rt

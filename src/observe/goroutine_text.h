@@ -1,0 +1,67 @@
+// Goroutines as text, in the grammar of Go's dumps:
+//
+//     goroutine 7 [chan receive, 3 minutes, locked to thread] "reader":
+//       waits in 0x7ffe0, held by goroutine 9 "writer"
+//     serve(connection&)
+//             /src/server.cpp:41 +0x1b
+//     created by main in goroutine 1
+//             /src/main.cpp:12 +0x2c
+//
+// The line that says what it waits in is ours. So is one header for many goroutines that differ in
+// nothing that would be printed: "goroutine 8..1007 (1000 goroutines) [chan receive]:".
+#pragma once
+
+#include <cstddef>
+
+#include "base/print.h"
+#include "observe/code_names.h"
+#include "sched/snapshot.h"
+
+namespace magpie::rt {
+
+class goroutine_text {
+ public:
+  struct options {
+    code_names::style names = code_names::style::demangled;
+    bool runtime_frames = false;    // the scheduler's own, too
+    std::size_t group_above = 100;  // so many equal ones are printed as one
+  };
+
+  // The snapshot must outlive it.
+  goroutine_text(const snapshot&, options);
+
+  // All of them, the caller first, with an empty line between two.
+  void print(printer&) const;
+
+  void print_header(printer&, const goroutine_record&) const;
+  // "0x7ffe0, held by goroutine 9"
+  void print_object(printer&, const goroutine_record&) const;
+  // "serve(connection&) at /src/server.cpp:41"
+  void print_short_place(printer&, std::uintptr_t inside) const;
+
+  // visit(inside) for each frame that is to be shown, innermost first; between the inner and the
+  // outer ones left_out(count) if some are missing.
+  template <class Visit, class LeftOut>
+  void for_each_frame(const goroutine_record& g, Visit visit, LeftOut left_out) const {
+    const std::uintptr_t* const frames = snapshot_.frames_of(g);
+    const bool all = shows_all(g);
+    for (std::uint32_t i = 0; i < g.frames; ++i) {
+      if (i == g.inner_frames && g.left_out != 0) left_out(g.left_out);
+      if (all || !is_runtime_frame(frames[i])) visit(frames[i]);
+    }
+  }
+
+ private:
+  struct group;
+  void print_block(printer&, const group&) const;
+  void print_frames(printer&, const goroutine_record&) const;
+  void print_creator(printer&, const goroutine_record&, bool with_parent) const;
+  bool shows_all(const goroutine_record&) const;
+  bool is_runtime_frame(std::uintptr_t inside) const;
+
+  const snapshot& snapshot_;
+  const options options_;
+  code_names names_;
+};
+
+}  // namespace magpie::rt

@@ -1,0 +1,470 @@
+// snapshot.cpp: reading goroutines that go on meanwhile.
+//
+// Three kinds of them, by what keeps their stack from changing under the reader:
+//
+//   - One that does not run is pinned: whoever wants to run it waits until it has been read, for
+//     some microseconds (G::go_on). It may well be made runnable meanwhile. A batch is pinned at a
+//     time, because of the fence that goes with it.
+//   - One that runs is asked: a signal to its thread, whose handler copies the registers and the
+//     top of the stack, and goes on. The walk is done here, on the copy.
+//   - One whose thread sleeps in the kernel, in user code, is not disturbed: what it sleeps in
+//     might end early. The kernel says where it stands, and its stack does not change.
+//
+// Between two states, on its way out of running, a goroutine has no registers stored yet: its
+// program counter is null then (G::stop), and it is looked at again.
+//
+// While goroutines are pinned the reader waits for nobody, takes no lock, and is not preempted
+// (it holds the registry's lock): those who wait for it have a P.
+
+#include "sched/snapshot.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fiber/unwind.h"
+#include "os/fence.h"
+#include "os/thread.h"
+#include "os/thread_view.h"
+#include "sched/arena.h"
+#include "sched/local.h"
+#include "sched/scheduler.h"
+#include "sched/waiting.h"
+
+namespace magpie::rt {
+namespace {
+
+constinit os::lock g_registry_lock{os::lock_rank::registry};
+scheduler* g_runtimes = nullptr;  // under the lock
+
+constexpr std::size_t k_batch = 16;
+
+// How long a thread has to answer before its stack is done without.
+constexpr os::nanos k_patience = 20'000'000;
+// How long one who dies waits for a lock that somebody may hold for ever.
+constexpr os::nanos k_dying_patience = 100'000'000;
+
+// Of what its owner writes meanwhile: the caller finds out whether it can be used.
+template <class T>
+#if defined(__clang__)
+__attribute__((no_sanitize("thread")))
+#else
+__attribute__((no_sanitize_thread))
+#endif
+[[gnu::noinline]] T
+racy(const T& from) {
+  return *const_cast<const volatile T*>(&from);
+}
+
+void pause(os::nanos time) {
+  os::futex_word nobody{0};
+  os::futex_wait(nobody, 0, os::now() + time);
+}
+
+bool acquire_for(os::lock& l, bool dying) {
+  if (!dying) {
+    l.acquire();
+    return true;
+  }
+  for (const os::nanos end = os::now() + k_dying_patience; !l.try_acquire();) {
+    if (os::now() > end) return false;
+    os::yield_thread();
+  }
+  return true;
+}
+
+unwind_registers registers_of(const context& c) {
+  unwind_registers r;
+  r.program_counter = reinterpret_cast<std::uintptr_t>(c.program_counter);
+  r.values[unwind_registers::k_stack_pointer] = reinterpret_cast<std::uintptr_t>(c.stack_pointer);
+  r.values[unwind_registers::k_frame_pointer] = reinterpret_cast<std::uintptr_t>(c.frame_pointer);
+  return r;
+}
+
+}  // namespace
+
+// What a thread answers with. One at a time, under the registry's lock; in memory that stays, for
+// a handler that comes late.
+struct scheduler::running_look {
+  enum phase : int {
+    idle,
+    wanted,
+    busy,  // the handler writes
+    done,
+  };
+  atomic<int> at{idle};
+  std::uint64_t goroutine = 0;  // whose stack is wanted
+  unwind_registers registers;
+  std::uintptr_t stack_low = 0, stack_high = 0;
+  std::size_t size = 0;  // 0: that goroutine does not run there any more
+  alignas(16) std::byte copy[32 << 10];
+};
+scheduler::running_look scheduler::g_look;
+
+// ---- Which runtimes there are -----------------------------------------------------------------
+
+void scheduler::join_registry() {
+  const os::lock_guard hold(g_registry_lock);
+  next_runtime_ = g_runtimes;
+  g_runtimes = this;
+}
+
+void scheduler::leave_registry() {
+  const os::lock_guard hold(g_registry_lock);
+  scheduler** link = &g_runtimes;
+  while (*link != this) link = &(*link)->next_runtime_;
+  *link = next_runtime_;
+}
+
+// ---- Frames -----------------------------------------------------------------------------------
+
+void snapshot::add_frames(goroutine_record& r, stack_walk& walk) {
+  std::uintptr_t inner[k_inner], outer[k_outer];
+  std::size_t count = 0;
+  const auto guest = reinterpret_cast<std::uintptr_t>(&scheduler::run_guest);
+  for (bool more = true; more;) {
+    (count < k_inner ? inner[count] : outer[(count - k_inner) % k_outer]) = walk.inside();
+    ++count;
+    more = walk.step();
+    if (walk.left_function() == guest) {  // what follows is another goroutine's
+      --count;
+      more = false;
+    }
+  }
+  const std::size_t at_end = count > k_inner ? std::min(count - k_inner, k_outer) : 0;
+  r.first_frame = static_cast<std::uint32_t>(frames_.size());
+  r.inner_frames = static_cast<std::uint32_t>(std::min(count, k_inner));
+  r.left_out = static_cast<std::uint32_t>(count - r.inner_frames - at_end);
+  frames_.add(inner, r.inner_frames);
+  for (std::size_t i = count - at_end; i < count; ++i) {
+    frames_.add(outer[(i - k_inner) % k_outer]);
+  }
+  r.frames = static_cast<std::uint32_t>(frames_.size() - r.first_frame);
+}
+
+[[gnu::noinline]] std::size_t own_frames(std::uintptr_t* out, std::size_t room) {
+  const os::module_table modules;
+  const context stands = calling_frame();
+  const stack_memory all{reinterpret_cast<std::uintptr_t>(stands.stack_pointer),
+                         ~std::uintptr_t{0} - 64, nullptr};
+  stack_walk walk(modules, all, registers_of(stands), false);
+  std::size_t count = 0;
+  while (count < room) {
+    out[count++] = walk.inside();
+    if (!walk.step()) break;
+  }
+  return count;
+}
+
+// ---- One that is pinned -----------------------------------------------------------------------
+
+scheduler::reading scheduler::read_pinned(const G& g, snapshot& out) const {
+  const goroutine_state state = g.state.load(acquire);  // pairs with transition()
+  if (state == goroutine_state::dead) return reading::done;
+  const bool is_caller = &g == out.caller_;
+  if (state == goroutine_state::running && !is_caller) return reading::running;
+
+  goroutine_record r;
+  r.id = g.id;
+  r.parent = parent_of(g);
+  r.runtime = out.runtime_;
+  r.state = is_caller ? goroutine_state::running : state;
+  r.locked = g.locked;
+  r.is_caller = is_caller;
+  r.spawn_site = g.spawn_site;
+
+  const stack* const on = racy(g.fiber.stack);
+  if (on != nullptr) {
+    context stands = out.caller_stands_;
+    if (state != goroutine_state::running) {
+      void* const before = racy(g.fiber.registers.program_counter);
+      stands = {racy(g.fiber.registers.stack_pointer), before,
+                racy(g.fiber.registers.frame_pointer)};
+      if (before == nullptr || racy(g.fiber.registers.program_counter) != before) {
+        return reading::moving;
+      }
+    }
+    r.stack_low = reinterpret_cast<std::uintptr_t>(on->low);
+    r.stack_high = reinterpret_cast<std::uintptr_t>(on->high);
+    r.stack_pointer = reinterpret_cast<std::uintptr_t>(stands.stack_pointer);
+    r.view = stack_view::whole;
+    const stack_memory memory{std::max(r.stack_pointer, r.stack_low), r.stack_high, nullptr};
+    // One that was stopped by a signal stands at an instruction, not after a call. To look one
+    // byte before it finds another line at most.
+    stack_walk walk(out.modules_, memory, registers_of(stands), false);
+    out.add_frames(r, walk);
+  }
+  if (state == goroutine_state::waiting) {
+    r.reason = g.waits_for.load(relaxed);  // relaxed: written before the state
+    const waiter* const as = racy(g.waits_as);
+    const auto place = reinterpret_cast<std::uintptr_t>(as);
+    // Anything else was never one, or is none any more.
+    if (place >= r.stack_pointer && place + sizeof *as <= r.stack_high) {
+      r.waited = std::max<os::nanos>(os::now() - racy(as->since), 0);
+      r.object = racy(as->object);
+      if (const auto* const holder = racy(as->holder)) {
+        // The object may be gone by now.
+        os::copy_memory(reinterpret_cast<std::uintptr_t>(holder), &r.holder_place,
+                        sizeof r.holder_place);
+        r.held_by = holder_kind::thread;
+        if (r.holder_place == nullptr) r.held_by = holder_kind::none;
+        if (find_stack(r.holder_place) != nullptr) r.held_by = holder_kind::ended;  // so far
+      }
+    }
+  }
+  if (g.extra != nullptr) {
+    constexpr std::size_t k_longest_name = 128;
+    r.name_at = static_cast<std::uint32_t>(out.names_.size());
+    r.name_size = static_cast<std::uint32_t>(std::min(g.extra->name.size(), k_longest_name));
+    if (!out.names_.add(g.extra->name.data(), r.name_size)) r.name_size = 0;
+  }
+  out.goroutines_.add(r);
+  return reading::done;
+}
+
+void scheduler::read_batch(G* const* batch, std::size_t count, snapshot& out) {
+  reading how[k_batch];
+  for (std::size_t i = 0; i < count; ++i) batch[i]->pinned.store(true, relaxed);  // the fence
+  os::heavy_fence();
+  for (std::size_t i = 0; i < count; ++i) {
+    how[i] = read_pinned(*batch[i], out);
+    batch[i]->pinned.store(false, release);  // pairs with go_on(): it has been read
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    if (how[i] != reading::done) read_again(batch[i], out);
+  }
+}
+
+// ---- One that runs ----------------------------------------------------------------------------
+
+// Under the lock, so that the M is there.
+M* scheduler::runner_of_locked(const G& g) const {
+  for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: under the lock
+    M* const m = ps_[i]->m.load(acquire);             // pairs with acquire_p()
+    if (m != nullptr && racy(m->current) == &g) return m;
+  }
+  for (M* m = orphans_.front(); m != nullptr; m = orphans_.next(m)) {
+    if (racy(m->current) == &g) return m;
+  }
+  return nullptr;
+}
+
+// The handler's; at whatever the thread did, so only its own things are touched.
+void scheduler::answer_look(M& m, const os::signal_event& event) {
+  running_look& look = g_look;
+  int wanted = running_look::wanted;
+  // acquire: pairs with the release of the one who asks.
+  if (!look.at.compare_exchange_strong(wanted, running_look::busy, acquire, relaxed)) return;
+  look.size = 0;
+  const G* const g = m.current;
+  const stack* const on = g != nullptr ? g->fiber.stack : nullptr;
+  if (on != nullptr && g->id == look.goroutine) {
+    const auto low = reinterpret_cast<std::uintptr_t>(on->low);
+    const auto high = reinterpret_cast<std::uintptr_t>(on->high);
+    if (event.stack_pointer >= low && event.stack_pointer < high) {
+      event.read_registers(look.registers.values, unwind_registers::k_count);
+      look.registers.program_counter = event.program_counter;
+      look.stack_low = low;
+      look.stack_high = high;
+      look.size = os::copy_memory(event.stack_pointer, look.copy,
+                                  std::min(sizeof look.copy, high - event.stack_pointer));
+    }
+  }
+  look.at.store(running_look::done, release);  // pairs with the acquire of the one who asked
+}
+
+// False: it does not run any more.
+bool scheduler::read_running(const G& g, snapshot& out) {
+  running_look& look = g_look;
+  goroutine_record r;
+  r.id = racy(g.id);
+  r.parent = racy(parent_of(g));
+  r.runtime = out.runtime_;
+  r.spawn_site = racy(g.spawn_site);
+  r.locked = racy(g.locked);
+  r.state = goroutine_state::running;
+  r.view = stack_view::unavailable;
+  look.size = 0;
+  bool asked = false;
+  {
+    const os::lock_guard hold(lock_);
+    M* const m = runner_of_locked(g);
+    if (m == nullptr) return false;
+    const os::thread_view view = os::look_at_thread(m->thread);
+    if (view.activity == os::thread_activity::asleep && view.stack_pointer != 0) {
+      stack on{};
+      const auto place = reinterpret_cast<std::uintptr_t>(racy(g.fiber.stack));
+      const bool read = os::copy_memory(place, &on, sizeof on) == sizeof on;
+      look.stack_low = reinterpret_cast<std::uintptr_t>(on.low);
+      look.stack_high = reinterpret_cast<std::uintptr_t>(on.high);
+      if (read && view.stack_pointer >= look.stack_low && view.stack_pointer < look.stack_high) {
+        r.system_call = view.system_call;
+        look.registers = {};
+        look.registers.program_counter = view.program_counter;
+        look.registers.values[unwind_registers::k_stack_pointer] = view.stack_pointer;
+        look.size =
+            os::copy_memory(view.stack_pointer, look.copy,
+                            std::min(sizeof look.copy, look.stack_high - view.stack_pointer));
+      }
+    } else if (preempts_) {
+      look.goroutine = r.id;
+      look.at.store(running_look::wanted, release);  // pairs with answer_look()
+      m->stop.look.store(true, release);             // pairs with the handler's exchange
+      os::send_signal(m->thread, settings.preempt_signal);
+      asked = true;
+    }
+  }
+  if (asked) {
+    const os::nanos end = os::now() + k_patience;
+    // acquire: pairs with answer_look().
+    while (look.at.load(acquire) != running_look::done) {
+      int wanted = running_look::wanted;
+      // relaxed: only whether the handler has begun.
+      if (os::now() > end && look.at.compare_exchange_strong(wanted, running_look::idle, relaxed)) {
+        break;
+      }
+      pause(20'000);
+    }
+    const bool answered = look.at.load(acquire) == running_look::done;  // as above
+    look.at.store(running_look::idle, relaxed);                         // relaxed: nobody looks
+    if (answered && look.size == 0) return false;
+  }
+  if (look.size != 0) {
+    const std::uintptr_t sp = look.registers.stack_pointer();
+    r.view = stack_view::interrupted;
+    r.stack_low = look.stack_low;
+    r.stack_high = look.stack_high;
+    r.stack_pointer = sp;
+    stack_walk walk(out.modules_, {sp, sp + look.size, look.copy}, look.registers, true);
+    out.add_frames(r, walk);
+  }
+  out.goroutines_.add(r);
+  return true;
+}
+
+// It ran, or was about to stop or to go on: one or the other will be caught.
+void scheduler::read_again(G* g, snapshot& out) {
+  for (int attempt = 0;; ++attempt) {
+    g->pinned.store(true, relaxed);  // the fence orders it
+    os::heavy_fence();
+    const reading how = read_pinned(*g, out);
+    g->pinned.store(false, release);  // pairs with go_on(): it has been read
+    if (how == reading::done) return;
+    if (how == reading::running && read_running(*g, out)) return;
+    if (attempt >= 200) break;
+    if (attempt >= 10) pause(10'000);
+  }
+  goroutine_record r;
+  r.id = racy(g->id);
+  r.runtime = out.runtime_;
+  r.spawn_site = racy(g->spawn_site);
+  r.state = goroutine_state::running;
+  r.view = stack_view::unavailable;
+  out.goroutines_.add(r);
+}
+
+// ---- All of them ------------------------------------------------------------------------------
+
+void scheduler::read_procs_locked(snapshot& out) const {
+  runtime_record all;
+  all.threads = threads_;
+  all.idle_threads = static_cast<int>(idle_ms_.size());
+  all.procs = procs();
+  all.idle_procs = static_cast<int>(idle_ps_.size());
+  all.global_queue_length = global_.length();
+  out.runtimes_.add(all);
+  for (int i = 0; i < procs(); ++i) {
+    const P& p = *ps_[i];
+    proc_record r;
+    r.runtime = out.runtime_;
+    r.id = p.id;
+    r.turns = p.turns.read();
+    r.queue_length = p.queue.ring_length() + (p.queue.peek_next() != nullptr ? 1 : 0);
+    r.stopped = p.stopped.count.load(relaxed);   // relaxed: under the lock
+    if (const M* const m = p.m.load(acquire)) {  // pairs with acquire_p()
+      r.thread = m->id;
+      r.in_call = m->call_p.load(relaxed) == &p;  // relaxed: a hint
+      if (const G* const g = racy(m->current)) r.goroutine = racy(g->id);
+    }
+    out.procs_.add(r);
+  }
+}
+
+void scheduler::take_snapshot(snapshot& out, bool dying) {
+  struct block {
+    g_arena* arena;
+    std::size_t used;
+  };
+  os::mapped_list<block> blocks;
+  if (!acquire_for(lock_, dying)) return;
+  for (g_arena* arena = arenas_; arena != nullptr; arena = arena->next) {
+    blocks.add({arena, arena->used});
+  }
+  read_procs_locked(out);
+  lock_.release();
+  G* batch[k_batch];
+  std::size_t count = 0;
+  for (const block& b : blocks) {
+    for (std::size_t i = 0; i < b.used; ++i) {
+      G& g = b.arena->gs()[i];
+      // relaxed: one that is spawned now need not be seen.
+      if (g.state.load(relaxed) != goroutine_state::dead) batch[count++] = &g;
+      if (count == k_batch) {
+        read_batch(batch, count, out);
+        count = 0;
+      }
+    }
+  }
+  if (count != 0) read_batch(batch, count, out);
+}
+
+// Whose stack the place is on that a lock's holder left in it.
+void snapshot::find_holders() {
+  const bool anybody =
+      std::any_of(goroutines_.begin(), goroutines_.end(),
+                  [](const goroutine_record& g) { return g.holder_place != nullptr; });
+  if (!anybody) return;
+  struct range {
+    std::uintptr_t low, high, stack_pointer;
+    std::uint64_t id;
+  };
+  os::mapped_list<range> stacks;
+  for (const goroutine_record& g : goroutines_) {
+    if (g.stack_high != 0) stacks.add({g.stack_low, g.stack_high, g.stack_pointer, g.id});
+  }
+  // Of several on one stack, those who came first are above.
+  std::sort(stacks.begin(), stacks.end(), [](const range& a, const range& b) {
+    return a.low != b.low ? a.low < b.low : a.stack_pointer < b.stack_pointer;
+  });
+  for (goroutine_record& g : goroutines_) {
+    if (g.holder_place == nullptr) continue;
+    const auto place = reinterpret_cast<std::uintptr_t>(g.holder_place);
+    // The last one whose stack pointer is not above the place.
+    const range* after = std::upper_bound(
+        stacks.begin(), stacks.end(), place, [](std::uintptr_t at, const range& r) {
+          return at < r.low || (at < r.high && at < r.stack_pointer);
+        });
+    if (after == stacks.begin()) continue;
+    const range& r = after[-1];
+    if (place < r.low || place >= r.high) continue;
+    g.held_by = holder_kind::goroutine;
+    g.holder = r.id;
+  }
+}
+
+[[gnu::noinline]] bool snapshot::take(caution how) {
+  const bool dying = how == caution::dying;
+  caller_ = current_g();
+  caller_stands_ = calling_frame();
+  if (!acquire_for(g_registry_lock, dying)) return false;
+  for (scheduler* s = g_runtimes; s != nullptr; s = s->next_runtime_) {
+    s->take_snapshot(*this, dying);
+    ++runtime_;
+  }
+  g_registry_lock.release();
+  find_holders();
+  std::sort(goroutines_.begin(), goroutines_.end(),
+            [](const goroutine_record& a, const goroutine_record& b) { return a.id < b.id; });
+  return runtimes_.size() == static_cast<std::size_t>(runtime_);
+}
+
+}  // namespace magpie::rt
