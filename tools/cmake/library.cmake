@@ -21,6 +21,12 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/sched/start.cpp PROPERTIES
   COMPILE_DEFINITIONS "MAGPIE_GDB_SCRIPT=\"${magpie_gdb_script}\""
   OBJECT_DEPENDS ${magpie_gdb_script})
 
+# The debug server's page is inside the library.
+set(magpie_live_page ${PROJECT_SOURCE_DIR}/viewer/live.html)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/observe/debug_pages.cpp PROPERTIES
+  COMPILE_DEFINITIONS "MAGPIE_LIVE_PAGE=\"${magpie_live_page}\""
+  OBJECT_DEPENDS ${magpie_live_page})
+
 add_library(magpie_objects OBJECT ${magpie_sources})
 set_target_properties(magpie_objects PROPERTIES
   POSITION_INDEPENDENT_CODE ON
