@@ -99,3 +99,12 @@ else()
     set_tests_properties(tool/viewer PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:" TIMEOUT 300)
   endif()
 endif()
+
+# What gdb shows. Sanitizers keep shadows that make core files huge.
+if(MAGPIE_SANITIZE OR CMAKE_CROSSCOMPILING)
+  magpie_skipped_test(gdb/script "only in a plain build")
+else()
+  magpie_python_test(gdb/script ${CMAKE_CURRENT_SOURCE_DIR}/scripts/gdb_test.py
+    $<TARGET_FILE:program_gdb_subject>)
+  set_tests_properties(gdb/script PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:")
+endif()

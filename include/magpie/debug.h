@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <magpie/export.h>
@@ -45,5 +47,42 @@ MAGPIE_API std::vector<goroutine_info> goroutines();
 // Where more than a hundred goroutines would make the same block, it is written once:
 // "goroutine 8..1007 (1000 goroutines) [chan receive]:".
 MAGPIE_API void dump(int fd = 2);
+
+struct server_options {
+  // Listen on whatever interface the address means. Everybody who reaches it can read what the
+  // program does, down to the names of functions: behind a firewall only.
+  bool beyond_loopback = false;
+};
+
+// Lets others look at this process while it runs: a browser, curl, Prometheus, `magpie top`.
+//
+//   magpie::debug::server look("127.0.0.1:6060");        // or "unix:/run/program.debug"
+//
+//   /            a page that shows it all, live
+//   /goroutines  what every goroutine does, as dump() writes it; ?format=json, ?id=N for one
+//   /sites       how many of them do the same and come from the same place, as JSON
+//   /metrics     metrics::prometheus()
+//   /stats       numbers about queues, Ps, threads and latencies, as JSON
+//
+// Nothing can be changed through it. It listens on loopback only, which is any user of this
+// machine; or on a unix socket, which nobody but this user (and root) can open. Port 0 is any that
+// is free. It runs in goroutines of the current runtime, which it is about, and ends with the
+// object.
+class MAGPIE_API server {
+ public:
+  // misuse: the address is not of this machine only, or none at all; std::system_error: nobody can
+  // listen there.
+  explicit server(std::string_view host_port, server_options = {});
+  ~server();  // closes all connections
+  server(const server&) = delete;
+  server& operator=(const server&) = delete;
+
+  // Where it listens: "127.0.0.1:6060", "unix:/run/program.debug".
+  std::string address() const;
+
+ private:
+  class state;
+  std::unique_ptr<state> state_;
+};
 
 }  // namespace magpie::debug

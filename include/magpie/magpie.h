@@ -15,6 +15,7 @@
 #include <magpie/go.h>
 #include <magpie/group.h>
 #include <magpie/latch.h>
+#include <magpie/metrics.h>
 #include <magpie/mutex.h>
 #include <magpie/net.h>
 #include <magpie/once.h>

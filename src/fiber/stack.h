@@ -19,9 +19,13 @@ struct stack_chunk;
 inline constexpr std::size_t k_guard_size = 64 * 1024;
 
 struct alignas(k_cache_line) stack {
-  char* low;              // [low, high) is for frames; the guard is [low - k_guard_size, low)
-  char* high;             // frames grow down from here
-  stack* next;            // in the free list it is on, if any
+  char* low;   // [low, high) is for frames; the guard is [low - k_guard_size, low)
+  char* high;  // frames grow down from here
+  union {
+    stack* next;  // in the free list it is on, if any
+    std::uint64_t
+        runnable_since;  // ticks: of whoever waits on it for his turn; see sched/latency.h
+  };
   const fiber* occupant;  // who runs on it; for reports only
   stack_chunk* home;      // the pool's
   std::uint8_t size_class;

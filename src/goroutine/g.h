@@ -67,6 +67,7 @@ struct alignas(2 * k_cache_line) G {
   std::uint8_t size_class = 0;    // of the stack it wants
   bool locked = false;            // to a thread: extra says to which
   atomic<bool> pinned{false};     // somebody reads its stack: it must not go on
+  std::uint8_t timed = 0;         // it waits for its turn under a clock: see sched/latency.h
   std::uint16_t unstoppable = 0;  // so many no_preempt exist; its own, outside the gate
 
   // Has not started, and somebody will wait for its end: what async() spawns.

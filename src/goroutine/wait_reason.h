@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace magpie::rt {
 
@@ -35,35 +36,37 @@ enum class wait_reason : std::uint8_t {
   count_,
 };
 
+// Outside of the function, where debuggers find it.
+inline constexpr const char* k_wait_reason_texts[] = {
+    "waiting",
+    "future wait",
+    "thread limit",
+    "chan receive",
+    "chan send",
+    "chan receive (nil chan)",
+    "chan send (nil chan)",
+    "chan turn",
+    "select",
+    "select (no cases)",
+    "sleep",
+    "sync.Mutex.Lock",
+    "sync.RWMutex.Lock",
+    "sync.RWMutex.RLock",
+    "sync.Cond.Wait",
+    "semacquire",
+    "sync.Once.Do",
+    "sync.WaitGroup.Wait",
+    "latch wait",
+    "barrier wait",
+    "event wait",
+    "group limit",
+    "IO wait",
+    "IO turn",
+};
+static_assert(std::size(k_wait_reason_texts) == static_cast<std::size_t>(wait_reason::count_));
+
 constexpr const char* wait_reason_text(wait_reason reason) {
-  constexpr const char* k_texts[] = {
-      "waiting",
-      "future wait",
-      "thread limit",
-      "chan receive",
-      "chan send",
-      "chan receive (nil chan)",
-      "chan send (nil chan)",
-      "chan turn",
-      "select",
-      "select (no cases)",
-      "sleep",
-      "sync.Mutex.Lock",
-      "sync.RWMutex.Lock",
-      "sync.RWMutex.RLock",
-      "sync.Cond.Wait",
-      "semacquire",
-      "sync.Once.Do",
-      "sync.WaitGroup.Wait",
-      "latch wait",
-      "barrier wait",
-      "event wait",
-      "group limit",
-      "IO wait",
-      "IO turn",
-  };
-  static_assert(sizeof k_texts / sizeof *k_texts == static_cast<std::size_t>(wait_reason::count_));
-  return k_texts[static_cast<std::size_t>(reason)];
+  return k_wait_reason_texts[static_cast<std::size_t>(reason)];
 }
 
 }  // namespace magpie::rt

@@ -120,6 +120,9 @@ std::unique_ptr<socket_state> listen_at(const net::address& place, listen_wishes
   if (!failure && wishes.reuse_port) {
     failure = os::set_option(fd, os::socket_option::reuse_port, 1);
   }
+  if (!failure && wishes.owner_only && family == os::address_family::local) {
+    failure = os::keep_to_owner(fd);  // before it has a name: nobody is quicker
+  }
   if (!failure) failure = os::bind(fd, at);
   if (!failure) failure = os::listen(fd, wishes.backlog);
   if (failure) {

@@ -70,6 +70,7 @@ std::unique_ptr<socket_state> connect_first(const std::vector<net::address>& pla
 struct listen_wishes {
   int backlog;
   bool reuse_port;
+  bool owner_only;
 };
 std::unique_ptr<socket_state> listen_at(const net::address&, listen_wishes, std::error_code&);
 

@@ -92,7 +92,8 @@ tcp_listener tcp_listener::listen(const address& at, listen_options options, std
     ec = make_error_code(std::errc::address_family_not_supported);
     return {};
   }
-  return tcp_listener(listen_at(at, {options.backlog, options.reuse_port}, ec).release());
+  return tcp_listener(
+      listen_at(at, {options.backlog, options.reuse_port, options.owner_only}, ec).release());
 }
 
 tcp_listener tcp_listener::listen(const address& at, listen_options options) {

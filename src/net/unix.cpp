@@ -55,7 +55,8 @@ unix_listener unix_listener::listen(const address& at, listen_options options,
     ec = make_error_code(std::errc::address_family_not_supported);
     return {};
   }
-  return unix_listener(listen_at(at, {options.backlog, options.reuse_port}, ec).release());
+  return unix_listener(
+      listen_at(at, {options.backlog, options.reuse_port, options.owner_only}, ec).release());
 }
 
 unix_listener unix_listener::listen(const address& at, listen_options options) {

@@ -59,6 +59,8 @@ enum class socket_kind : std::uint8_t {
 result<file_descriptor> make_socket(address_family, socket_kind) noexcept;
 
 error bind(int fd, const raw_address&) noexcept;
+// A local socket that has no name yet: the file that bind() makes has mode 0600.
+error keep_to_owner(int fd) noexcept;
 error listen(int fd, int backlog) noexcept;
 
 // A largest backlog: the kernel cuts it to what it is set to.

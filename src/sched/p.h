@@ -13,6 +13,8 @@
 #include "goroutine/g.h"
 #include "os/clock.h"
 #include "poll/file_ring.h"
+#include "sched/counter.h"
+#include "sched/latency.h"
 #include "sched/run_queue.h"
 #include "timer/timer_heap.h"
 #include "trace/stream.h"
@@ -21,28 +23,11 @@ namespace magpie::rt {
 
 struct M;
 
-// A number that one thread at a time adds to and any thread may read.
-class counter {
- public:
-  // Owner only.
-  void add(std::uint64_t n = 1) {
-    value_.store(value_.load(relaxed) + n, relaxed);  // relaxed: a statistic, nothing follows
-  }
-  // The same for a reader who concludes from the number that what came before is visible.
-  void add_visibly() {
-    value_.store(value_.load(relaxed) + 1, release);  // relaxed: own; release: see the reader
-  }
-  // Any thread.
-  std::uint64_t read() const { return value_.load(relaxed); }  // relaxed: as above
-
- private:
-  atomic<std::uint64_t> value_{0};
-};
-
 struct p_counters {
   counter spawned, finished, parks, readies, yields;
   counter steal_attempts, steals, stolen;
   counter hand_offs, preemptions;
+  counter calls_begun, calls_ended;  // of blocking()
   counter io_waits_begun, io_waits_ended;
 };
 
@@ -64,12 +49,14 @@ struct alignas(k_cache_line) P {
   counter turns;
   counter slices;
   p_counters counters;
+  latency_histogram latencies;  // of those who were timed and began here. Written by the owner
 
   // Any thread. Filled by the owner, emptied by whoever finds that it is time.
   timer_heap timers;
 
   // Owner only.
   alignas(k_cache_line) goroutine_stack free_gs;
+  latency_sampler sampler;
   stack_cache stacks;
   std::uint64_t next_goroutine_id = 0;  // of a batch this P drew; equal to the end: draw anew
   std::uint64_t end_goroutine_id = 0;

@@ -80,6 +80,7 @@ void scheduler::ready(M* m, G* g) {
   __builtin_prefetch(static_cast<char*>(g->fiber.registers.stack_pointer) + k_cache_line);
   if (m != nullptr) {
     m->p->counters.readies.add();
+    m->p->sampler.note_runnable(*g);
     push_next(*m, g);
     return;
   }
@@ -91,10 +92,14 @@ void scheduler::ready_all(M* m, G* const* woken, std::size_t count, wake_policy 
   std::size_t here = 0;
   if (m != nullptr) {
     m->p->counters.readies.add(count);
+    for (std::size_t i = 0; i < count; ++i) m->p->sampler.note_runnable(*woken[i]);
     // Before they are in the queue: after that others may have them.
     const std::size_t room = run_queue::k_size - m->p->queue.ring_length();
     for (std::size_t i = 0; i < std::min(room, count); ++i) fetch_frames(*woken[i]);
     here = m->p->queue.push_all(woken, count);
+  }
+  if (m == nullptr) {
+    for (std::size_t i = 0; i < count; ++i) latency_sampler::time(*woken[i]);
   }
   if (here != count) {
     const os::lock_guard hold(lock_);
@@ -171,6 +176,9 @@ M* scheduler::yield(M* m) {
   return switch_away(m, g);
 }
 
-void scheduler::finish_yield(M& m) { m.scheduler_.push_local(m, m.leaving.g); }
+void scheduler::finish_yield(M& m) {
+  m.p->sampler.note_runnable(*m.leaving.g);
+  m.scheduler_.push_local(m, m.leaving.g);
+}
 
 }  // namespace magpie::rt

@@ -155,6 +155,7 @@ bool scheduler::ask_poller(M* m) {
   if (poll_in_progress_.load(relaxed) || poll_in_progress_.exchange(true, acquire)) return false;
   poll_batch batch;
   descriptors.poll(0, batch);
+  polls_.fetch_add(1, relaxed);             // relaxed: a statistic
   last_poll_.store(os::ticks(), relaxed);   // relaxed: a hint
   poll_in_progress_.store(false, release);  // pairs with the exchange
   return deliver(m, batch);
@@ -249,6 +250,7 @@ void scheduler::resign_as_watcher() {
 void scheduler::watch_until(os::nanos deadline, poll_batch& out) {
   const os::nanos now = os::now();
   descriptors.poll(deadline == os::k_never ? -1 : std::max<os::nanos>(deadline - now, 0), out);
+  polls_.fetch_add(1, relaxed);            // relaxed: a statistic
   last_poll_.store(os::ticks(), relaxed);  // relaxed: a hint
 }
 

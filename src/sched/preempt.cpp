@@ -305,10 +305,12 @@ void scheduler::note_stop(M& m, const os::signal_event& event) {
 }
 
 void scheduler::wait_while_stopped(M& m) {
+  const std::uint64_t since = os::ticks();
   m.wake.wait();
   m.wake.clear();
   acquire_p(m, m.handed_p);
   P& p = *m.p;
+  p.latencies.add(os::ticks_to_nanos(os::ticks() - since), 1);
   p.turns.add();
   p.slices.add();
   p.stopped.others_turns.add(~std::uint64_t{0});  // this one is not of the queue

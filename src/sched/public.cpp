@@ -186,7 +186,10 @@ thread_lock::~thread_lock() {
 // ---- Critical sections ------------------------------------------------------------------------
 
 no_preempt::no_preempt() noexcept {
-  if (G* const g = current_g()) ++g->unstoppable;
+  if (G* const g = current_g()) {
+    MAGPIE_CHECK(g->unstoppable != UINT16_MAX, "no_preempt nested too deeply");
+    ++g->unstoppable;
+  }
   std::atomic_signal_fence(std::memory_order_seq_cst);  // before what follows, for the handler
 }
 

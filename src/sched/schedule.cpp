@@ -191,6 +191,7 @@ void scheduler::begin_turn(M& m, G* g, bool inherits_slice) {
   }
   g->go_on(goroutine_state::runnable);
   trace_start(m, *g);
+  latency_sampler::note_running(*g, p.latencies);
   if (g->fiber.stack == nullptr) bind_stack(m, g);
 }
 

@@ -46,6 +46,7 @@ inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
 class wake_list;
 class snapshot;
+struct meters;
 
 // Where a G was allocated; found from its address.
 struct g_arena;
@@ -196,6 +197,10 @@ class scheduler final : private trace::source {
 
   std::uint64_t live_goroutines() const;
   stats read_stats() const;
+
+  // ---- meters.cpp ----
+
+  meters read_meters() const;
 
  private:
   // What a new thread starts with; made and freed by the spawner.
@@ -414,6 +419,10 @@ class scheduler final : private trace::source {
   void list(trace::lister&) override;
   void find_runners() override;
 
+  // meters.cpp
+  void read_ps(meters&) const;
+  void share_out(meters&) const;
+
   // schedtrace.cpp
   void print_trace_line(os::nanos now);
 
@@ -503,6 +512,7 @@ class scheduler final : private trace::source {
   intrusive_list<M, &M::idle_links> idle_ms_;
   intrusive_list<M, &M::orphan_links> orphans_;
   stall_log stalls_;
+  std::uint64_t stalls_seen_ = 0;  // reported or not
   goroutine_ring free_gs_;
   g_arena* arenas_ = nullptr;
   int threads_ = 0;  // Ms that exist or were wished for
@@ -511,6 +521,7 @@ class scheduler final : private trace::source {
   std::uint64_t readied_outside_ = 0;
   std::uint64_t hand_offs_ = 0;
   std::uint64_t retakes_ = 0;
+  std::uint64_t calls_ended_outside_ = 0;  // of blocking(), by an M that lost its P meanwhile
   std::size_t locked_sleepers_ = 0;  // Ms that wait for the turn of the goroutine they belong to
   M* timekeeper_ = nullptr;
   M* watcher_ = nullptr;
@@ -539,6 +550,7 @@ class scheduler final : private trace::source {
   atomic<bool> monitor_ends_{false};
   bool preempts_ = false;  // by signal; constant once the runtime has started
   os::thread monitor_;
+  const os::nanos started_at_ = os::now();
   const os::cpu_quota_files quota_files_;
   call_history call_history_;
   atomic<std::uint64_t> timer_fires_{0};
@@ -547,6 +559,7 @@ class scheduler final : private trace::source {
   atomic<bool> poll_in_progress_{false};
   atomic<std::uint64_t> last_poll_{0};  // ticks
   atomic<std::uint64_t> netpoll_wakeups_{0};
+  atomic<std::uint64_t> polls_{0};
   atomic<std::uint64_t> io_waiting_outside_{0};  // plain threads
   atomic<std::uint64_t> goroutine_ids_{1};
   atomic<std::uint64_t> spawned_outside_{0};  // by plain threads and timers

@@ -98,6 +98,7 @@ void scheduler::spawn(M* m, G* g) {
     trace_create(m, *g);
     g->transition(goroutine_state::dead, goroutine_state::runnable);
     p.counters.spawned.add();
+    p.sampler.note_runnable(*g);
     push_next(*m, g);
     return;
   }
@@ -114,11 +115,13 @@ void scheduler::spawn_announced(M* m, G* g) {
   parent_of(*g) = 0;
   trace_create(m, *g);
   g->transition(goroutine_state::dead, goroutine_state::runnable);
-  if (m != nullptr) return push_local(*m, g);
-  push_from_outside(g);
+  if (m == nullptr) return push_from_outside(g);
+  m->p->sampler.note_runnable(*g);
+  push_local(*m, g);
 }
 
 void scheduler::push_from_outside(G* g) {
+  latency_sampler::time(*g);
   {
     const os::lock_guard hold(lock_);
     global_.push(g);

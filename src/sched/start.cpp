@@ -267,3 +267,15 @@ void scheduler::shut_down() {
 }
 
 }  // namespace magpie::rt
+
+// gdb loads this script from the program itself, so that it is there whenever debug information is.
+// In a file that every program needs, or a static library would leave it out.
+#if defined(MAGPIE_GDB_SCRIPT)
+asm(".pushsection \".debug_gdb_scripts\", \"MS\", %progbits, 1\n"
+    ".byte 4\n"  // a script in Python, in full
+    ".ascii \"magpie-gdb.py\\n\"\n"
+    ".incbin \"" MAGPIE_GDB_SCRIPT
+    "\"\n"
+    ".byte 0\n"
+    ".popsection");
+#endif

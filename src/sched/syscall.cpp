@@ -35,6 +35,7 @@ void scheduler::enter_syscall(M& m, const context& caller, const void* site) {
   trace_syscall_begin(m, *m.current);
   m.calls.store(m.calls.load(relaxed) + 1, relaxed);  // relaxed: the monitor's memory aid
   P* const p = m.p;
+  p->counters.calls_begun.add();
   m.p = nullptr;
   m.call_p.store(p, release);  // pairs with the monitor's acquire: the P is as we left it
   os::light_fence();           // pairs with the heavy fence before the monitor stops watching
@@ -46,6 +47,7 @@ void scheduler::enter_syscall_without_p(M& m, const context& caller) {
   m.current->transition(goroutine_state::running, goroutine_state::syscall);
   trace_syscall_begin(m, *m.current);
   m.p->counters.hand_offs.add();
+  m.p->counters.calls_begun.add();
   hand_off_p(release_p(m));
 }
 
@@ -56,6 +58,7 @@ M* scheduler::exit_syscall(M& m) {
   P* left = mine;
   if (left != nullptr && m.call_p.compare_exchange_strong(left, nullptr, acquire, relaxed)) {
     m.p = mine;
+    mine->counters.calls_ended.add();
     call_history_.was_short(m.call_site.load(relaxed));  // relaxed: own
     g->go_on(goroutine_state::syscall);
     trace_syscall_end(m, *g);
@@ -66,10 +69,15 @@ M* scheduler::exit_syscall(M& m) {
   }
   {
     const os::lock_guard hold(lock_);
-    if (P* const p = take_idle_p_locked()) acquire_p(m, p);
+    if (P* const p = take_idle_p_locked()) {
+      acquire_p(m, p);
+    } else {
+      ++calls_ended_outside_;
+    }
   }
   trace_syscall_end_blocked(m, *g);
   if (m.p != nullptr) {
+    m.p->counters.calls_ended.add();
     g->go_on(goroutine_state::syscall);
     trace_start(m, *g);
     return &m;
@@ -93,6 +101,7 @@ M* scheduler::exit_syscall(M& m) {
 
 void scheduler::finish_to_global_queue(M& m) {
   scheduler& home = m.scheduler_;
+  latency_sampler::time(*m.leaving.g);
   goroutine_queue one;
   one.push_back(m.leaving.g);
   home.push_global(one);

@@ -46,6 +46,7 @@ bool scheduler::take_p_locked(P& p, M& m) {
   orphans_.push_back(&m);
   m.orphan = {os::cpu_time_of(m.thread), p.watched.asleep_since, false};
   ++retakes_;
+  ++stalls_seen_;
   return true;
 }
 

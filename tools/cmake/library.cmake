@@ -15,6 +15,18 @@ else()
   list(APPEND magpie_sources ${PROJECT_SOURCE_DIR}/src/fiber/entry_x86_64.S)
 endif()
 
+# gdb's script travels inside the debug information.
+set(magpie_gdb_script ${PROJECT_SOURCE_DIR}/tools/gdb/magpie-gdb.py)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/sched/start.cpp PROPERTIES
+  COMPILE_DEFINITIONS "MAGPIE_GDB_SCRIPT=\"${magpie_gdb_script}\""
+  OBJECT_DEPENDS ${magpie_gdb_script})
+
+# The debug server's page is inside the library.
+set(magpie_live_page ${PROJECT_SOURCE_DIR}/viewer/live.html)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/observe/debug_pages.cpp PROPERTIES
+  COMPILE_DEFINITIONS "MAGPIE_LIVE_PAGE=\"${magpie_live_page}\""
+  OBJECT_DEPENDS ${magpie_live_page})
+
 add_library(magpie_objects OBJECT ${magpie_sources})
 set_target_properties(magpie_objects PROPERTIES
   POSITION_INDEPENDENT_CODE ON
@@ -56,6 +68,8 @@ target_link_options(magpie PRIVATE -Wl,-z,relro,-z,now)
 install(TARGETS magpie EXPORT magpie_targets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# For programs without debug information in them: `source` it.
+install(FILES ${magpie_gdb_script} DESTINATION ${CMAKE_INSTALL_DATADIR}/magpie)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/magpie DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT magpie_targets NAMESPACE magpie:: FILE magpie-targets.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/magpie)

@@ -124,6 +124,7 @@ class MAGPIE_API stream : public socket {
 struct listen_options {
   int backlog = 4096;       // connections that wait for accept(); SOMAXCONN, the kernel may cut it
   bool reuse_port = false;  // several listeners, of several processes too, share the connections
+  bool owner_only = false;  // unix sockets: nobody but this user (and root) may connect
 };
 
 }  // namespace magpie::net

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -236,6 +237,8 @@ result<file_descriptor> make_socket(address_family family, socket_kind kind) noe
 error bind(int fd, const raw_address& to) noexcept {
   return outcome_of(::bind(fd, as_sockaddr(to), to.size));
 }
+
+error keep_to_owner(int fd) noexcept { return outcome_of(::fchmod(fd, S_IRUSR | S_IWUSR)); }
 
 error listen(int fd, int backlog) noexcept { return outcome_of(::listen(fd, backlog)); }
 
