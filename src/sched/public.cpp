@@ -24,7 +24,7 @@ namespace {
 
 G& new_goroutine(const destination& to, std::size_t stack_size, const void* site) {
   G* const g = to.home.new_g(to.m);
-  g->spawn_site = site;
+  store_for_lookers(g->spawn_site, site);
   g->size_class = stack_size == 0 ? to.home.default_class() : class_for(stack_size);
   return *g;
 }

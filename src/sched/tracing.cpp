@@ -178,7 +178,7 @@ void scheduler::list(trace::lister& out) {
         default:
           break;
       }
-      out.goroutine(mark_of(g), trace_id(g), state, g.spawn_site);
+      out.goroutine(mark_of(g), trace_id(g), state, look_at(g.spawn_site));
     }
   }
 }
