@@ -60,6 +60,7 @@ bool scheduler::run(M& m, G* g) {
   for (;;) {
     m.current = g;
     switch_to(m.own, g->fiber, &m);
+    m.trace.moment_passed();
     finish_switch(m);
     if (m.ends_with_goroutine) return false;
     if (m.stopped_locked == nullptr) return true;

@@ -186,7 +186,7 @@ class scheduler final : private trace::source {
   // ---- tracing.cpp ----
 
   // Unique in the process.
-  std::uint64_t trace_id(const G& g) const { return (trace_number_ << 40) | g.id; }
+  std::uint64_t trace_id(const G& g) const { return (trace_number_ << 40) | look_at(g.id); }
 
   // ---- snapshot.cpp ----
 

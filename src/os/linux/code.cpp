@@ -96,7 +96,7 @@ symbol_table read_symbols(const char* path) {
   if (!read_at(file->get(), head.e_shoff, sections.data(), sections.size() * sizeof sections[0])) {
     return table;
   }
-  for (const unsigned kind : {SHT_SYMTAB, SHT_DYNSYM}) {
+  for (const ElfW(Word) kind : {ElfW(Word){SHT_SYMTAB}, ElfW(Word){SHT_DYNSYM}}) {
     for (const ElfW(Shdr) & section : sections) {
       if (section.sh_type != kind || section.sh_link >= sections.size()) continue;
       const ElfW(Shdr)& names = sections[section.sh_link];
@@ -171,8 +171,9 @@ function_name name_of_code(std::uintptr_t address) {
   module_search search{address, 0, {}, false};
   dl_iterate_phdr(search_module, &search);
   if (!search.found) return result;
-  static const std::string self = own_path();
-  result.file = search.path.empty() ? self : search.path;
+  // Never destroyed: traces are written until the very end of the process.
+  static const auto* const self = new std::string(own_path());
+  result.file = search.path.empty() ? *self : search.path;
   result.offset = address - search.base;
   auto [place, fresh] = tables->try_emplace(search.path);
   const symbol_table& table =
