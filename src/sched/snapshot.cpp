@@ -117,6 +117,11 @@ void scheduler::leave_registry() {
   *link = next_runtime_;
 }
 
+void for_each_runtime(void (*visit)(scheduler&, void* argument), void* argument) {
+  const os::lock_guard hold(g_registry_lock);
+  for (scheduler* s = g_runtimes; s != nullptr; s = s->next_runtime_) visit(*s, argument);
+}
+
 // ---- Frames -----------------------------------------------------------------------------------
 
 void snapshot::add_frames(goroutine_record& r, stack_walk& walk) {
