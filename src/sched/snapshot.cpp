@@ -499,7 +499,9 @@ void snapshot::remove_caller() {
   release_after(g_registry_lock, dying_);
   find_holders();
   std::sort(goroutines_.begin(), goroutines_.end(),
-            [](const goroutine_record& a, const goroutine_record& b) { return a.id < b.id; });
+            [](const goroutine_record& a, const goroutine_record& b) {
+              return a.id != b.id ? a.id < b.id : a.runtime < b.runtime;
+            });
   return runtimes_.size() == static_cast<std::size_t>(runtime_);
 }
 
