@@ -82,16 +82,16 @@ void print_stack(printer& out, const std::uintptr_t* frames, std::size_t count,
   print_creator(out, names, spawn_site, parent);
 }
 
-bool print_source_place(printer& out, std::uintptr_t inside) {
+void print_source_place(printer& out, std::uintptr_t inside) {
   code_names names;
   names.want(inside);
   names.look_up(code_names::style::mangled);
   const code_name* const n = names.find(inside);
-  if (n == nullptr || n->source.file == nullptr) return false;
+  if (n == nullptr || n->source.file == nullptr) return;
   code_name plain = *n;
   plain.function = nullptr;
+  out << " at ";
   print_place(out, plain);
-  return true;
 }
 
 }  // namespace magpie::rt

@@ -50,8 +50,8 @@ void dump_on_request(dump_target);
 void print_stack(printer&, const std::uintptr_t* frames, std::size_t count, const void* spawn_site,
                  std::uint64_t parent);
 
-// One place: "/src/server.cpp:41". While the process ends. False: it is not known.
-bool print_source_place(printer&, std::uintptr_t inside);
+// " at /src/server.cpp:41", or nothing. While the process ends.
+void print_source_place(printer&, std::uintptr_t inside);
 
 // ---- Written here, for those above ------------------------------------------------------------
 
