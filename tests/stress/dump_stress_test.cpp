@@ -103,7 +103,7 @@ void expect_sound(const std::vector<debug::goroutine_info>& infos) {
 TEST_P(DumpStress, GoroutinesGoOnWhileTheyAreRead) {
   runtime r({.procs = ps()});
   load l(r);
-  for (int i = 0; i < rounds(60); ++i) {
+  for (int i = 0; i < rounds(20); ++i) {
     const auto infos = debug::goroutines();
     EXPECT_GE(infos.size(), 15u);
     std::set<std::uint64_t> ids;
@@ -117,7 +117,7 @@ TEST_P(DumpStress, GoroutinesGoOnWhileTheyAreRead) {
 TEST_P(DumpStress, SeveralReadAtATimeFromGoroutinesAndThreads) {
   runtime r({.procs = ps()});
   load l(r);
-  const int each = rounds(20);
+  const int each = rounds(10);
   std::thread outside([&] {
     for (int i = 0; i < each; ++i) expect_sound(debug::goroutines());
   });
@@ -140,7 +140,7 @@ TEST_P(DumpStress, TheWorldStopsAndGoesOn) {
   std::thread reader([&] {
     while (!l.ends) expect_sound(debug::goroutines());
   });
-  for (int i = 0; i < rounds(60); ++i) {
+  for (int i = 0; i < rounds(20); ++i) {
     const auto before = r.read_stats();
     {
       const debug::world_pause pause;

@@ -232,14 +232,19 @@ TEST(Dump, GroupsThoseThatDifferInNothing) {
 
 // ---- Whole programs ---------------------------------------------------------------------------
 
-rt::testing::program_end run_dump(const std::string& way, std::vector<std::string> settings = {}) {
+rt::testing::program_end run_dump(const std::string& way, std::vector<std::string> settings = {},
+                                  const std::string& program = "dump") {
   settings.insert(settings.end(), {"ASAN_OPTIONS=handle_segv=0:handle_abort=0:detect_leaks=0",
                                    "TSAN_OPTIONS=handle_segv=0:handle_abort=0"});
-  return rt::testing::run_program("dump", {way}, std::move(settings));
+  return rt::testing::run_program(program, {way}, std::move(settings));
 }
 
-TEST(DumpProgram, ShowsEveryState) {
-  const auto end = run_dump("call", {"MAGPIE_DEBUG=stalls=0"});
+class DumpProgramBuilt : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(As, DumpProgramBuilt, ::testing::Values("dump", "dump_release"),
+                         [](const auto& name) { return std::string(name.param); });
+
+TEST_P(DumpProgramBuilt, ShowsEveryState) {
+  const auto end = run_dump("call", {"MAGPIE_DEBUG=stalls=0"}, GetParam());
   EXPECT_EQ(end.exit_code, 0);
   for (const char* const part :
        {"\\[running\\] \"keeper\":\n", "\nstop_and_dump\\(\\)\n",
