@@ -215,7 +215,10 @@ std::string_view name() noexcept {
 }
 
 void set_name(std::string_view name) {
-  if (G* const g = current_g()) extra_of(*g).name = name;
+  G* const g = current_g();
+  if (g == nullptr) return;
+  const no_preempt whole;  // a dump may read the name of one that was stopped
+  extra_of(*g).name = name;
 }
 
 void yield() {

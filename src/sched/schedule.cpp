@@ -74,7 +74,7 @@ bool scheduler::run(M& m, G* g) {
 run_queue::popped scheduler::find_runnable(M& m) {
   if (m.found.g != nullptr) return std::exchange(m.found, {});
   for (;;) {
-    if (m.p == nullptr || m.p->retired.load(relaxed)) {  // relaxed: a later turn is soon enough
+    while (m.p == nullptr || m.p->retired.load(relaxed)) {  // relaxed: a later turn will do
       if (m.p != nullptr) retire_p(m);
       if (!sleep_until_work(m)) return {};
     }

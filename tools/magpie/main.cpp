@@ -1,4 +1,4 @@
-// The command line tool: `magpie trace ...` looks at traces.
+// The command line tool: `magpie trace ...` looks at traces, `magpie dump` at a running program.
 
 #include <sys/stat.h>
 
@@ -25,6 +25,7 @@ constexpr std::string_view k_help = R"(magpie: look into programs that use magpi
   magpie trace html FILE            one page with the trace in it, to send around
   magpie trace convert --to chrome|perfetto|html FILE
       -o OUT                        instead of FILE with another ending; - is standard output
+  magpie dump PID                   all goroutines of a running program, with their stacks
   magpie --version
 
 The format is Go's execution trace, which "go tool trace" opens as well.
@@ -40,6 +41,7 @@ int run(const std::vector<std::string_view>& words) {
     return 0;
   }
   if (words[0] == "trace") return magpie_tool::trace_command({words.begin() + 1, words.end()});
+  if (words[0] == "dump") return magpie_tool::dump_command({words.begin() + 1, words.end()});
   throw magpie_tool::usage_error("there is no command \"" + std::string(words[0]) + "\"");
 }
 
