@@ -59,12 +59,12 @@ release-test: ## the tests as users get the library: optimised, debug checks off
 	@$(call run_tests,build/release)
 
 # Without the monitor, so that nothing covers up for a wake-up that was lost.
-stress: ## the long forms of the stress tests: 10^8 spawns and hand-overs, 10^5 failing calls; about half an hour
+stress: ## the long forms of the stress tests: 10^8 spawns and hand-overs, 10^9 channel operations, 10^5 failing calls; about half an hour
 	@$(SETUP) test
 	@$(call configure,release,-DMAGPIE_TESTS=ON)
 	@$(call build,build/release)
 	@MAGPIE_DEBUG=nosysmon=1 MAGPIE_STRESS=400 build/release/tests/stress_long_haul \
-	  --gtest_filter='*Spawns*:*ParksAndReadies*'
+	  --gtest_filter='*Spawns*:*ParksAndReadies*:*ChannelOperations*'
 	@MAGPIE_STRESS=100 build/release/tests/stress_long_haul --gtest_filter='*NoPIsIdle*'
 	@MAGPIE_STRESS=20 build/release/tests/stress_test --gtest_brief=1
 	@$(call configure,dev)

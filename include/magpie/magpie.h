@@ -25,5 +25,6 @@
 #include <magpie/semaphore.h>
 #include <magpie/shared_mutex.h>
 #include <magpie/time.h>
+#include <magpie/trace.h>
 #include <magpie/version.h>
 #include <magpie/wait_group.h>

@@ -102,13 +102,14 @@ channel_result wait_for_partner(entry& inside, object_guard& held, channel_core&
 // them would live in memory. All others go on in a function of their own, inside the gate and with
 // the lock held.
 
-template <patience Patience>
-[[gnu::noinline]] channel_result send_entered(channel_core& c, void* value, M* m,
-                                              os::nanos deadline) {
+// `Step`: send_locked() or receive_locked(). `list`: of those who wait for the same.
+template <patience Patience, step (*Step)(channel_core&, void*, waiter*&)>
+[[gnu::noinline]] channel_result go_on_entered(channel_core& c, long_wait_list& list, void* slot,
+                                               M* m, os::nanos deadline) {
   entry inside(m);
   object_guard held(c.lock, already_locked);
   waiter* partner = nullptr;
-  switch (send_locked(c, value, partner)) {
+  switch (Step(c, slot, partner)) {
     case step::closed:
       return channel_result::closed;
     case step::done:
@@ -119,27 +120,7 @@ template <patience Patience>
       break;
   }
   if constexpr (Patience == patience::none) return channel_result::would_block;
-  return wait_for_partner<Patience>(inside, held, c, c.senders, value, deadline);
-}
-
-template <patience Patience>
-[[gnu::noinline]] channel_result receive_entered(channel_core& c, void* slot, M* m,
-                                                 os::nanos deadline) {
-  entry inside(m);
-  object_guard held(c.lock, already_locked);
-  waiter* partner = nullptr;
-  switch (receive_locked(c, slot, partner)) {
-    case step::closed:
-      return channel_result::closed;
-    case step::done:
-      held.unlock();
-      if (partner != nullptr) partner->wake(inside.m());
-      return channel_result::ok;
-    case step::must_wait:
-      break;
-  }
-  if constexpr (Patience == patience::none) return channel_result::would_block;
-  return wait_for_partner<Patience>(inside, held, c, c.receivers, slot, deadline);
+  return wait_for_partner<Patience>(inside, held, c, list, slot, deadline);
 }
 
 template <patience Patience>
@@ -149,7 +130,7 @@ template <patience Patience>
   lock_object(c.lock);
   if (c.kind != element_kind::trivial || is_closed(c) || c.receivers.first != nullptr ||
       !has_room(c)) {
-    return send_entered<Patience>(c, value, m, deadline);
+    return go_on_entered<Patience, send_locked>(c, c.senders, value, m, deadline);
   }
   put_in_ring(c, value);
   unlock_object(c.lock);
@@ -163,7 +144,7 @@ template <patience Patience>
   M* const m = enter();
   lock_object(c.lock);
   if (c.kind != element_kind::trivial || !has_values(c) || c.senders.first != nullptr) {
-    return receive_entered<Patience>(c, slot, m, deadline);
+    return go_on_entered<Patience, receive_locked>(c, c.receivers, slot, m, deadline);
   }
   take_from_ring(c, slot);
   unlock_object(c.lock);

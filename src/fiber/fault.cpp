@@ -14,6 +14,7 @@ void describe_plainly(printer& out, const fiber* f) {
 }
 
 atomic<fiber_describer> g_describer{describe_plainly};
+atomic<fault_epilogue> g_epilogue{nullptr};
 atomic<bool> g_installed{false};
 atomic<bool> g_reporting{false};
 
@@ -101,6 +102,9 @@ void on_fault(const os::signal_event& event) {
     } else {
       report_other(out, kind, running, touched, event);
     }
+    out.flush();
+    // acquire pairs with the release in set_fault_epilogue.
+    if (const fault_epilogue epilogue = g_epilogue.load(acquire)) epilogue(out);
   }
   event.pass_on();
 }
@@ -109,6 +113,10 @@ void on_fault(const os::signal_event& event) {
 
 void set_fiber_describer(fiber_describer describer) {
   g_describer.store(describer, release);  // pairs with the acquire in describe_fiber
+}
+
+void set_fault_epilogue(fault_epilogue epilogue) {
+  g_epilogue.store(epilogue, release);  // pairs with the acquire in on_fault
 }
 
 void install_fault_reporter() {

@@ -19,4 +19,8 @@ void install_fault_reporter();
 using fiber_describer = void (*)(printer&, const fiber*);
 void set_fiber_describer(fiber_describer);
 
+// What a report ends with, when it was about a stack of ours. Signal-safe.
+using fault_epilogue = void (*)(printer&);
+void set_fault_epilogue(fault_epilogue);
+
 }  // namespace magpie::rt

@@ -578,6 +578,26 @@ bool stack_walk::step_by_table(unwind_registers& caller, bool& is_outermost) {
   return true;
 }
 
+namespace {
+
+// Whether the instruction before is a call: what stands on a stack by chance mostly has none there.
+bool follows_a_call(std::uintptr_t address) {
+#if defined(__x86_64__)
+  const auto* const end = reinterpret_cast<const unsigned char*>(address);
+  if (end[-5] == 0xe8) return true;
+  for (const int length : {2, 3, 4, 6, 7}) {  // through a register, or memory
+    if (end[-length] == 0xff && (end[1 - length] & 0x38) == 0x10) return true;
+  }
+  return false;
+#elif defined(__aarch64__)
+  std::uint32_t before = 0;
+  std::memcpy(&before, reinterpret_cast<const void*>(address - sizeof before), sizeof before);
+  return (before & 0xfc000000) == 0x94000000 || (before & 0xfffffc1f) == 0xd63f0000;
+#endif
+}
+
+}  // namespace
+
 // The frame pointer of a thread that sleeps in the kernel is not known. The frame it points to
 // looks like this: the caller's, further up, and above it an address in code that has tables.
 std::uintptr_t stack_walk::guess_frame() const {
@@ -587,7 +607,10 @@ std::uintptr_t stack_walk::guess_frame() const {
     if (outer <= at || outer >= memory_.high) continue;
     const os::loaded_module* const module = modules_.find(back - 1);
     function_table table;
-    if (module != nullptr && find_function(*module, back - 1, table)) return at;
+    if (module != nullptr && find_function(*module, back - 1, table) && back - table.begin >= 8 &&
+        follows_a_call(back)) {
+      return at;
+    }
   }
   return 0;
 }

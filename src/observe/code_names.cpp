@@ -3,10 +3,12 @@
 #include <cxxabi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 
+#include "base/atomic.h"
 #include "observe/elf_file.h"
 #include "os/mapped_file.h"
 
@@ -75,11 +77,61 @@ void code_names::look_up(const os::loaded_module& module, code_name* first, code
       first);
 }
 
+namespace {
+
+// What is inside the outermost <...> of `text`, up to a comma between two arguments.
+std::string_view first_argument(std::string_view text, std::size_t open) {
+  int depth = 0;
+  for (std::size_t i = open; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '<' || c == '(' || c == '{') ++depth;
+    if (c == '>' || c == ')' || c == '}') --depth;
+    if (depth == 0 || (depth == 1 && c == ',')) return text.substr(open + 1, i - open - 1);
+  }
+  return {};
+}
+
+// A goroutine's function is mostly a lambda, inlined into what calls it: that one goes under the
+// name of the lambda, without the layers in between.
+std::string_view essence(std::string_view text) {
+  const auto strip = [&text](std::string_view prefix) {
+    if (!text.starts_with(prefix)) return false;
+    const std::string_view inside = first_argument(text, prefix.size() - 1);
+    if (inside.empty()) return false;
+    text = inside;
+    return true;
+  };
+  const std::string_view whole = text;
+  if (!strip("void magpie::detail::call_inline<") && !strip("void magpie::detail::call_on_heap<")) {
+    return text;
+  }
+  if (text.starts_with("magpie::detail::async_task<")) {
+    const std::size_t comma = first_argument(text, 26).size() + 27;
+    if (comma + 2 < text.size()) text = text.substr(comma + 2);
+    while (text.ends_with('>') || text.ends_with(' ')) text.remove_suffix(1);
+  }
+  strip("magpie::detail::counted_task<");
+  strip("magpie::detail::bind_decayed<");
+  while (text.ends_with(' ')) text.remove_suffix(1);
+  // The type of a pointer to a function is no name.
+  return text.find("(*)") == std::string_view::npos ? text : whole;
+}
+
+void shorten(char* text) {
+  const std::string_view kept = essence(text);
+  std::memmove(text, kept.data(), kept.size());
+  text[kept.size()] = '\0';
+}
+
+}  // namespace
+
 void code_names::demangle() {
   for (code_name& n : names_) {
     if (n.function == nullptr || std::strncmp(n.function, "_Z", 2) != 0) continue;
     int status = 0;
-    n.demangled = abi::__cxa_demangle(n.function, nullptr, nullptr, &status);
+    char* const text = abi::__cxa_demangle(n.function, nullptr, nullptr, &status);
+    if (text != nullptr) shorten(text);
+    std::atomic_ref(n.demangled).store(text, release);  // pairs with print_function()
   }
 }
 
@@ -94,7 +146,9 @@ void print_function(printer& out, const code_name& n) {
   if (n.function == nullptr) {
     out << hex{n.address};
   } else {
-    out << (n.demangled != nullptr ? n.demangled : n.function);
+    // acquire: pairs with demangle(), which may be under way.
+    const char* const text = std::atomic_ref(const_cast<char*&>(n.demangled)).load(acquire);
+    out << (text != nullptr ? text : n.function);
   }
 }
 

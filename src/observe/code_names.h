@@ -54,6 +54,8 @@ class code_names {
     demangled,
   };
   void look_up(style);
+  // Later, by any one thread at a time, while others print.
+  void demangle();
 
   // Null: it was not asked for.
   const code_name* find(std::uintptr_t inside) const;
@@ -61,7 +63,6 @@ class code_names {
  private:
   void sort();
   void look_up(const os::loaded_module&, code_name* first, code_name* last);
-  void demangle();
 
   os::module_table modules_;
   os::mapped_list<code_name> names_;

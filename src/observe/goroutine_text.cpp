@@ -53,8 +53,8 @@ goroutine_text::goroutine_text(const snapshot& s, options o) : snapshot_(s), opt
   names_.look_up(o.names);
 }
 
-bool goroutine_text::is_runtime_frame(std::uintptr_t inside) const {
-  const code_name* const n = names_.find(inside);
+bool is_runtime_frame(const code_names& names, std::uintptr_t inside) {
+  const code_name* const n = names.find(inside);
   if (n == nullptr || n->function == nullptr) return false;
   const auto begins = [&](const char* with) {
     return std::strncmp(n->function, with, std::strlen(with)) == 0;
@@ -67,7 +67,7 @@ bool goroutine_text::shows_all(const goroutine_record& g) const {
   if (options_.runtime_frames) return true;
   const std::uintptr_t* const frames = snapshot_.frames_of(g);
   return std::all_of(frames, frames + g.frames,
-                     [this](std::uintptr_t at) { return is_runtime_frame(at); });
+                     [this](std::uintptr_t at) { return is_runtime_frame(names_, at); });
 }
 
 void goroutine_text::print_header(printer& out, const goroutine_record& g) const {
@@ -121,25 +121,26 @@ void goroutine_text::print_frames(printer& out, const goroutine_record& g) const
     return;
   }
   for_each_frame(
-      g,
-      [&](std::uintptr_t inside) {
-        if (const code_name* const n = names_.find(inside)) {
-          print_function(out, *n);
-          out << "\n\t";
-          print_place(out, *n);
-          out << '\n';
-        }
-      },
+      g, [&](std::uintptr_t inside) { print_frame(out, names_, inside); },
       [&](std::uint32_t count) { out << "..." << count << " frames elided...\n"; });
 }
 
-void goroutine_text::print_creator(printer& out, const goroutine_record& g,
-                                   bool with_parent) const {
-  const code_name* const n = names_.find(reinterpret_cast<std::uintptr_t>(g.spawn_site) - 1);
-  if (g.spawn_site == nullptr || n == nullptr) return;
+void print_frame(printer& out, const code_names& names, std::uintptr_t inside) {
+  const code_name* const n = names.find(inside);
+  if (n == nullptr) return;
+  print_function(out, *n);
+  out << "\n\t";
+  print_place(out, *n);
+  out << '\n';
+}
+
+void print_creator(printer& out, const code_names& names, const void* spawn_site,
+                   std::uint64_t parent) {
+  const code_name* const n = names.find(reinterpret_cast<std::uintptr_t>(spawn_site) - 1);
+  if (spawn_site == nullptr || n == nullptr) return;
   out << "created by ";
   print_function(out, *n);
-  if (with_parent && g.parent != 0) out << " in goroutine " << g.parent;
+  if (parent != 0) out << " in goroutine " << parent;
   out << "\n\t";
   print_place(out, *n);
   out << '\n';
@@ -159,7 +160,7 @@ void goroutine_text::print_block(printer& out, const group& of) const {
     out << '\n';
   }
   print_frames(out, g);
-  print_creator(out, g, of.same_parent);
+  print_creator(out, names_, g.spawn_site, of.same_parent ? g.parent : 0);
 }
 
 void goroutine_text::print(printer& out) const {

@@ -19,6 +19,13 @@
 
 namespace magpie::rt {
 
+// Of the scheduler itself.
+bool is_runtime_frame(const code_names&, std::uintptr_t inside);
+// Two lines: the function, and where in its file.
+void print_frame(printer&, const code_names&, std::uintptr_t inside);
+// "created by main in goroutine 1", and where. parent 0: without the goroutine.
+void print_creator(printer&, const code_names&, const void* spawn_site, std::uint64_t parent);
+
 class goroutine_text {
  public:
   struct options {
@@ -29,6 +36,9 @@ class goroutine_text {
 
   // The snapshot must outlive it.
   goroutine_text(const snapshot&, options);
+
+  // If they were left as they are so far; see code_names.
+  void demangle() { names_.demangle(); }
 
   // All of them, the caller first, with an empty line between two.
   void print(printer&) const;
@@ -47,7 +57,7 @@ class goroutine_text {
     const bool all = shows_all(g);
     for (std::uint32_t i = 0; i < g.frames; ++i) {
       if (i == g.inner_frames && g.left_out != 0) left_out(g.left_out);
-      if (all || !is_runtime_frame(frames[i])) visit(frames[i]);
+      if (all || !is_runtime_frame(names_, frames[i])) visit(frames[i]);
     }
   }
 
@@ -55,9 +65,7 @@ class goroutine_text {
   struct group;
   void print_block(printer&, const group&) const;
   void print_frames(printer&, const goroutine_record&) const;
-  void print_creator(printer&, const goroutine_record&, bool with_parent) const;
   bool shows_all(const goroutine_record&) const;
-  bool is_runtime_frame(std::uintptr_t inside) const;
 
   const snapshot& snapshot_;
   const options options_;

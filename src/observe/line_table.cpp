@@ -168,7 +168,7 @@ source_place name_file(const unit& u, std::uint64_t number) {
 bool is_library_header(const source_place& place) {
   if (place.file == nullptr) return true;
   for (const char* const part : {place.directory, place.file}) {
-    for (const char* const mark : {"/include/magpie", "/magpie/detail", "/include/c++/"}) {
+    for (const char* const mark : {"/include/magpie", "/magpie/detail", "/c++/"}) {
       if (std::strstr(part, mark) != nullptr) return true;
     }
   }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "base/print.h"
 #include "os/signal.h"
@@ -13,6 +12,11 @@ namespace magpie::rt::os {
 // that this does not happen in a signal handler.
 void prepare_backtraces();
 
+// Says which line of which file an address inside an instruction comes from; false: it cannot.
+// Signal-safe. Set by the layer that knows; until then no lines are shown.
+using place_namer = bool (*)(printer&, std::uintptr_t inside);
+void set_place_namer(place_namer);
+
 // Prints the calling thread's frames, innermost first, one to a line. Of a very deep stack the
 // middle is left out. Signal-safe after prepare_backtraces(), as far as the dynamic linker's
 // tables can be read.
@@ -20,16 +24,6 @@ void print_backtrace(printer&);
 
 // Where a call was made, given the address it returns to. Signal-safe as above.
 void print_call_site(printer&, const void* return_address);
-
-// The frames of code that stopped at `program_counter`, by its chain of frame pointers, which
-// must stay inside the stack.
-void print_parked_backtrace(printer&, std::uintptr_t program_counter, std::uintptr_t frame_pointer,
-                            stack_bounds);
-
-// Of code on another thread that sleeps at `program_counter`, with a copy of the top of its stack:
-// what looks like the address after a call, which may be one that was left long ago.
-void print_guessed_backtrace(printer&, std::uintptr_t program_counter,
-                             std::span<const std::uintptr_t> stack);
 
 // The same for the code that a signal interrupted, without the handler's own frames. Frames are
 // looked for in [stack_low, stack_high) only where the unwinder gives up early.

@@ -13,12 +13,16 @@ namespace magpie::rt::os {
 
 // Lower ranks are taken first. Two locks of one rank are never held together.
 enum class lock_rank : std::uint8_t {
-  runtimes,    // the default runtime, and whether it has started
-  registry,    // which runtimes there are; one dump at a time
-  scheduler,   // one runtime's idle lists, global queue and threads
-  stack_pool,  // free slots, slabs
-  timers_end,  // runtimes end, with their timers, one at a time
-  leaf,        // guards something that calls nothing
+  runtimes,       // the default runtime, and whether it has started
+  service,        // the thread for dumps, and whether there is one
+  registry,       // which runtimes there are; one dump at a time
+  trace_sources,  // the runtimes that a trace is about
+  scheduler,      // one runtime's idle lists, global queue and threads
+  stack_pool,     // free slots, slabs
+  timers_end,     // runtimes end, with their timers, one at a time
+  trace_streams,  // whose events are recorded
+  trace_outside,  // events of threads that are no Ms
+  leaf,           // guards something that calls nothing
 };
 
 class lock {
@@ -32,6 +36,11 @@ class lock {
   void acquire();
   bool try_acquire();
   void release();
+
+  // The same for one who reports how the process ends, and may hold any other: rank does not
+  // count, because nobody is waited for.
+  bool try_seize();
+  void let_go();
 
  private:
   enum state : std::uint32_t {

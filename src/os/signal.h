@@ -10,9 +10,13 @@
 
 namespace magpie::rt::os {
 
-// SIGSEGV and SIGURG, for those who may not include <signal.h>.
+// SIGSEGV, SIGURG and SIGQUIT, for those who may not include <signal.h>.
 extern const int k_segmentation_fault;
 extern const int k_urgent_data;
+extern const int k_quit;
+
+// Whether nobody has changed what the signal does.
+bool has_default_action(int number);
 
 // Whether a program may use the signal for its own ends: it exists, and means nothing to libc, nor
 // to a process that goes wrong.

@@ -13,6 +13,9 @@ using thread_id = std::int32_t;  // the kernel's, as in /proc and in a debugger
 // The calling thread's. Signal-safe; a system call.
 thread_id current_thread_id();
 
+// The process's. Signal-safe; a system call.
+thread_id process_id();
+
 // How many threads the process has, whoever made them; 0 when the kernel does not tell.
 // Signal-safe; a system call.
 int thread_count();

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "goroutine/g.h"
 #include "sched/scheduler.h"
+#include "trace/mark.h"
 
 namespace magpie::rt {
 
-// Gs live in blocks of 2 MiB, aligned to that, so that a G's address leads to its runtime.
+// Gs live in blocks of 2 MiB, aligned to that, so that a G's address leads to its runtime. Behind
+// each block is a mark for every G of it, in memory that nobody touches while there is no trace.
 struct g_arena {
   static constexpr std::size_t k_size = 2 << 20;
 
@@ -22,23 +25,27 @@ struct g_arena {
   G* gs() { return reinterpret_cast<G*>(this) + 1; }
   std::uint64_t* parents() { return reinterpret_cast<std::uint64_t*>(gs() + k_capacity); }
 
+  static constexpr std::size_t k_marks_size = (k_capacity * sizeof(trace::mark) / 4096 + 1) * 4096;
+  trace::mark* marks() {
+    return reinterpret_cast<trace::mark*>(reinterpret_cast<char*>(this) + k_size);
+  }
+
   static g_arena& of(const G& g) {
     return *reinterpret_cast<g_arena*>(reinterpret_cast<std::uintptr_t>(&g) & ~(k_size - 1));
   }
 };
 static_assert(sizeof(g_arena) <= sizeof(G));
 
+// Memory from the kernel is zero, which is what a new mark is.
+inline trace::mark& mark_of(const G& g) {
+  g_arena& arena = g_arena::of(g);
+  return arena.marks()[&g - arena.gs()];
+}
+
 // The id of the goroutine that spawned it; 0: a plain thread or a timer. Written before it starts.
 inline std::uint64_t& parent_of(const G& g) {
   g_arena& arena = g_arena::of(g);
   return arena.parents()[&g - arena.gs()];
-}
-
-template <class Visit>
-void scheduler::for_each_g_locked(Visit visit) const {
-  for (g_arena* arena = arenas_; arena != nullptr; arena = arena->next) {
-    for (std::size_t i = 0; i < arena->used; ++i) visit(arena->gs()[i]);
-  }
 }
 
 }  // namespace magpie::rt

@@ -30,6 +30,8 @@ bool apply(std::string_view key, std::uint64_t value, debug_settings& settings) 
     settings.stalls = value != 0 ? stall_mode::all : stall_mode::silent;
   } else if (key == "preemptstorm") {
     settings.storm = static_cast<os::nanos>(value) * 1'000;
+  } else if (key == "tracegen") {
+    settings.tracegen = static_cast<os::nanos>(value) * 1'000'000;
   } else if (key == "seed") {
     settings.seed = value;
   } else {
@@ -64,7 +66,7 @@ const debug_settings& debugging() {
       fatal("MAGPIE_DEBUG=", text, ": not understood from \"", unknown,
             "\" on; the keys are schedtrace=MS, scheddetail=1, nosysmon=1, nopreempt=1,"
             " stalls=0|1, preemptstorm=US,"
-            " threadidle=MS, seed=N");
+            " threadidle=MS, tracegen=MS, seed=N");
     }
     return read;
   }();

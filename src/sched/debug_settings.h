@@ -22,6 +22,7 @@ struct debug_settings {
   stall_mode stalls = stall_mode::once;
   os::nanos storm = 0;  // try to stop every thread this often, at whatever it does; 0: no
   os::nanos threadidle = 10'000'000'000;  // a thread that nobody needed for so long ends
+  os::nanos tracegen = 1'000'000'000;     // how long a generation of a trace is, at most
   std::uint64_t seed = 0;                 // of every runtime that asks for none; 0: random
 };
 

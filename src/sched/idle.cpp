@@ -47,6 +47,7 @@
 #include "os/fence.h"
 #include "sched/debug_settings.h"
 #include "sched/scheduler.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 namespace {
@@ -361,10 +362,12 @@ void scheduler::acquire_p(M& m, P* p) {
   MAGPIE_CHECK(m.p == nullptr && p->m.load(relaxed) == nullptr, "a P taken that is in use");
   m.p = p;
   p->m.store(&m, release);  // pairs with the monitor's acquire
+  trace_proc_start(m, *p);
 }
 
 P* scheduler::release_p(M& m) {
   P* const p = m.p;
+  trace_proc_stop(m, *p);
   m.p = nullptr;
   p->m.store(nullptr, release);  // pairs with the monitor's acquire
   return p;

@@ -8,6 +8,7 @@
 #include <magpie/async.h>
 
 #include "os/thread.h"
+#include "sched/tracing.h"
 #include "sched/waiting.h"
 
 namespace magpie::detail {
@@ -123,6 +124,7 @@ bool has_room(const stack& on) {
   parent->waits_for.store(wait_reason::future_wait, relaxed);  // relaxed: for dumps
   parent->fiber.registers = calling_frame();  // what is above stays as it is; for dumps
   parent->transition(goroutine_state::running, goroutine_state::waiting);
+  trace_block(*m, *parent, wait_reason::future_wait);
   child->fiber.stack = on;
   on->occupant = &child->fiber;
   begin_turn(*m, child, true);
@@ -133,12 +135,14 @@ bool has_room(const stack& on) {
   on->occupant = &parent->fiber;
   parent->fiber.registers.program_counter = nullptr;  // as in G::stop()
   parent->transition(goroutine_state::waiting, goroutine_state::runnable);
+  trace_unblock(m, *parent);
   m->current = parent;
   if (ends_thread) {  // the child was locked to the thread: the parent goes on elsewhere
     m->ends_with_goroutine = true;
     m = leave_to_global_queue(m, parent);
   } else {
     parent->go_on(goroutine_state::runnable);
+    trace_start(*m, *parent);
   }
   return true;
 }

@@ -2,6 +2,7 @@
 // it is locked to, goroutine_locals.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "goroutine/g.h"
@@ -23,6 +24,9 @@ struct goroutine_extra {
   M* locked_to = nullptr;
   int lock_depth = 0;
   local_value* locals = nullptr;
+  // In a trace: the innermost of each, by number.
+  std::uint64_t task = 0;
+  std::uint64_t region = 0;
 };
 
 // The running goroutine's, made if need be. User code, outside the gate: it allocates.

@@ -14,6 +14,7 @@
 #include "os/thread.h"
 #include "sched/call_history.h"
 #include "sched/p.h"
+#include "trace/stream.h"
 
 namespace magpie::rt {
 
@@ -32,6 +33,7 @@ struct M : thread_state {
   scheduler& scheduler_;
   const int id;
   const os::thread_id thread = os::current_thread_id();
+  rt::trace::stream trace{static_cast<std::uint64_t>(thread)};
 
   rt::fiber own;         // the thread's own stack: looks for work, sleeps
   G* current = nullptr;  // the goroutine it runs

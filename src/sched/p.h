@@ -17,6 +17,7 @@
 #include "sched/latency.h"
 #include "sched/run_queue.h"
 #include "timer/timer_heap.h"
+#include "trace/stream.h"
 
 namespace magpie::rt {
 
@@ -34,6 +35,7 @@ struct alignas(k_cache_line) P {
   P(int number, stack_pool& pool) : id(number), stacks(pool) {}
 
   const int id;
+  rt::trace::proc trace;
 
   // How many slices those in the queue have had: all that have begun, but for those of the stopped;
   // and a chain through run_next that was ended has had one more. Any thread.

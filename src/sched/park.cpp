@@ -13,6 +13,7 @@
 
 #include "os/fence.h"
 #include "sched/gate.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 
@@ -57,6 +58,7 @@ M* scheduler::park_until_woken(M* m, wait_reason reason, void (*finish)(M&), voi
   G* const g = m->current;
   g->waits_for.store(reason, relaxed);  // relaxed: for dumps
   g->stop(goroutine_state::waiting);
+  trace_block(*m, *g, reason);
   m->p->counters.parks.add();
   m->leaving.finish = finish;
   m->leaving.argument = argument;
@@ -72,6 +74,7 @@ void scheduler::finish_park(M& m) {
 
 void scheduler::ready(M* m, G* g) {
   g->transition(goroutine_state::waiting, goroutine_state::runnable);
+  trace_unblock(m, *g);
   // It goes on where its stack was left, and by then these lines are here.
   __builtin_prefetch(static_cast<char*>(g->fiber.registers.stack_pointer));
   __builtin_prefetch(static_cast<char*>(g->fiber.registers.stack_pointer) + k_cache_line);
@@ -146,6 +149,7 @@ M* scheduler::give_way(M* m) {
   m->p->counters.preemptions.add();
   m->p->stopped.others_turns.add();
   g->stop(goroutine_state::runnable);
+  trace_give_way(*m, *g);
   return leave_to_global_queue(m, g);
 }
 
@@ -166,6 +170,7 @@ M* scheduler::yield(M* m) {
   if (!somebody_waits_for(p) && !p.retired.load(relaxed)) return m;
   G* const g = m->current;
   g->stop(goroutine_state::runnable);
+  trace_yield(*m, *g);
   m->leaving.finish = finish_yield;
   m->leaving.g = g;
   return switch_away(m, g);

@@ -49,6 +49,7 @@
 #include "os/thread_view.h"
 #include "sched/debug_settings.h"
 #include "sched/gate.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 namespace {
@@ -135,6 +136,13 @@ M* scheduler::pop_stopped_elsewhere_locked(const P* mine, std::uint32_t more) {
   return longest != nullptr ? pop_stopped_locked(*longest) : nullptr;
 }
 
+// From the longest list, so that all come to be of one length: turns go round each list by itself,
+// and who is in a short one would have more of them.
+M* scheduler::pop_next_stopped_locked(P& mine) {
+  M* const elsewhere = pop_stopped_elsewhere_locked(&mine, 2);
+  return elsewhere != nullptr ? elsewhere : pop_stopped_locked(mine);
+}
+
 bool scheduler::others_have_more_stopped(const P& p) const {
   const std::uint32_t mine = p.stopped.count.load(relaxed);  // relaxed: a hint
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
@@ -153,13 +161,12 @@ scheduler::sleeper scheduler::pop_successor_locked(P& p) {
   const bool urged = p.urged.load(relaxed) && queued;  // relaxed: see find_runnable()
   const bool retired = p.retired.load(relaxed);        // relaxed: written under the lock
   sleeper next;
-  if (!urged && !retired && (!queued || stopped_is_due(p))) next.m = pop_stopped_locked(p);
+  if (!urged && !retired && (!queued || stopped_is_due(p))) next.m = pop_next_stopped_locked(p);
   if (next.m == nullptr && (queued || retired)) {
     next = pop_sleeper_locked();
     if (idle_ms_.empty()) request_spare_locked();
   }
-  if (next.m == nullptr && !retired) next.m = pop_stopped_locked(p);
-  if (next.m == nullptr && !retired && !queued) next.m = pop_stopped_elsewhere_locked(&p, 2);
+  if (next.m == nullptr && !retired) next.m = pop_next_stopped_locked(p);
   return next;
 }
 
@@ -167,19 +174,20 @@ scheduler::sleeper scheduler::pop_successor_locked(P& p) {
 // there is none.
 bool scheduler::resume_stopped(M& m) {
   if (m.p->stopped.count.load(relaxed) == 0) return false;  // relaxed: a hint
-  return resume_from(m, *m.p);
+  return resume_from(m, nullptr);
 }
 
 bool scheduler::resume_stopped_elsewhere(M& m) {
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   for (int i = 0; i < count; ++i) {
     if (ps_[i]->stopped.count.load(relaxed) == 0) continue;  // relaxed: a hint
-    if (resume_from(m, *ps_[i])) return true;
+    if (resume_from(m, ps_[i])) return true;
   }
   return false;
 }
 
-bool scheduler::resume_from(M& m, P& list) {
+// From the list of `only`; null: from whichever has to be shorter.
+bool scheduler::resume_from(M& m, P* only) {
   // The one that goes on there looks neither for timers nor for work.
   if (m.unannounced_timer != os::k_never) {
     announce_timer(std::exchange(m.unannounced_timer, os::k_never));
@@ -187,7 +195,7 @@ bool scheduler::resume_from(M& m, P& list) {
   M* next = nullptr;
   {
     const os::lock_guard hold(lock_);
-    next = pop_stopped_locked(list);
+    next = only != nullptr ? pop_stopped_locked(*only) : pop_next_stopped_locked(*m.p);
     if (next == nullptr) return false;
     next->handed_p = release_p(m);
   }
@@ -242,6 +250,7 @@ void scheduler::stop_with_p(M& m, std::uint64_t request, const os::signal_event&
     if (next.m == nullptr) return;
     p.counters.preemptions.add();
     note_stop(m, event);
+    trace_preempt(m, *m.current, event);
     release_p(m);
     // Known when the monitor has seen the slice begin, and else short.
     const os::nanos used =
@@ -266,8 +275,13 @@ void scheduler::stop_orphan(M& m, const os::signal_event& event) {
     orphans_.remove(&m);
     P* p = take_idle_p_locked();
     if (p == nullptr) p = take_wished_p_locked();
-    if (p != nullptr) return acquire_p(m, p);
+    if (p != nullptr) {
+      acquire_p(m, p);
+      trace_syscall_end_blocked(m, *m.current);
+      return trace_start(m, *m.current);
+    }
     note_stop(m, event);
+    trace_syscall_end_blocked(m, *m.current);
     P* shortest = ps_[0];
     for (int i = 1; i < procs(); ++i) {
       // relaxed: under the lock.
@@ -305,6 +319,7 @@ void scheduler::wait_while_stopped(M& m) {
   p.dated.slices.store(p.slices.read(), relaxed);
   m.yield_requested.store(false, relaxed);  // relaxed: it was meant for the last slice
   m.current->go_on(goroutine_state::runnable);
+  trace_start(m, *m.current);
 }
 
 // ---- The sending side -------------------------------------------------------------------------

@@ -3,14 +3,41 @@
 #include <cstddef>
 #include <cstdlib>
 #include <exception>
+#include <string_view>
 
 #include "base/print.h"
 #include "fiber/fault.h"
 #include "os/backtrace.h"
+#include "os/clock.h"
+#include "os/environment.h"
+#include "os/fork.h"
+#include "os/signal.h"
 #include "sched/local.h"
 #include "sched/scheduler.h"
+#include "sched/service.h"
 
 namespace magpie::rt {
+namespace {
+
+traceback_level read_traceback_level() {
+  const char* const text = os::environment("MAGPIE_TRACEBACK");
+  if (text == nullptr || *text == '\0') return traceback_level::single;
+  const std::string_view word = text;
+  if (word == "none") return traceback_level::none;
+  if (word == "single") return traceback_level::single;
+  if (word == "all") return traceback_level::all;
+  if (word == "crash") return traceback_level::crash;
+  fatal("MAGPIE_TRACEBACK=", text, ": expected none, single, all or crash");
+}
+
+bool shows_all() { return traceback() >= traceback_level::all && !os::in_forked_child(); }
+
+}  // namespace
+
+traceback_level traceback() {
+  static const traceback_level level = read_traceback_level();
+  return level;
+}
 
 void print_name(printer& out, const G& g) {
   out << "goroutine " << g.id;
@@ -24,17 +51,23 @@ void describe_fiber(printer& out, const fiber* f) {
   print_name(out, *reinterpret_cast<const G*>(address));
 }
 
-// The calling goroutine: who it is, where it stands, who spawned it.
-void print_current_goroutine(printer& out) {
-  const G* const g = current_g();
-  if (g == nullptr) return;
+// What a fatal report ends with. A deadlock has shown everybody already.
+void print_context(printer& out) {
+  if (traceback() == traceback_level::none) return;
+  if (shows_all()) {
+    out << '\n';
+    return print_goroutines(out, report_scope::all);
+  }
+  if (current_g() == nullptr) return;
   out << '\n';
-  print_name(out, *g);
-  out << " [" << state_text(g->state.load(relaxed)) << "]:\n";  // relaxed: its own
-  os::print_backtrace(out);
-  out << "created by ";
-  os::print_call_site(out, g->spawn_site);
+  print_goroutines(out, report_scope::caller);
+}
+
+// The stack of the one that faulted was shown.
+void print_after_fault(printer& out) {
+  if (!shows_all()) return;
   out << '\n';
+  print_goroutines(out, report_scope::others);
 }
 
 std::terminate_handler g_earlier_terminate = nullptr;
@@ -48,20 +81,41 @@ std::terminate_handler g_earlier_terminate = nullptr;
                                                 : "std::terminate was called in ");
     print_name(out, *g);
     out << '\n';
-    print_current_goroutine(out);
+    out.flush();
+    print_context(out);
   }
   if (g_earlier_terminate != nullptr) g_earlier_terminate();
   std::abort();
+}
+
+// ---- SIGQUIT ----------------------------------------------------------------------------------
+
+constexpr os::nanos k_twice = 1'000'000'000;
+atomic<os::nanos> g_last_quit{-k_twice};
+
+// The second one within a second does what it does everywhere: it ends the process.
+void on_quit(const os::signal_event& event) {
+  const os::nanos now = os::now();
+  const os::nanos last = g_last_quit.exchange(now, relaxed);  // relaxed: a number
+  if (now - last < k_twice || service_threads() == 0 || os::in_forked_child()) {
+    return event.pass_on();
+  }
+  request_dump();
 }
 
 }  // namespace
 
 void install_reports() {
   static const bool once = [] {
+    traceback();
     install_fault_reporter();
     set_fiber_describer(describe_fiber);
-    set_report_context(print_current_goroutine);
+    set_fault_epilogue(print_after_fault);
+    os::set_place_namer(print_source_place);
+    set_report_context(print_context);
     g_earlier_terminate = std::set_terminate(on_terminate);
+    // Who has a handler of its own, or wants to be left alone, keeps what it has.
+    if (os::has_default_action(os::k_quit)) (void)os::install_signal_handler(os::k_quit, on_quit);
     return true;
   }();
   (void)once;

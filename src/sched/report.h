@@ -1,16 +1,55 @@
 // How goroutines show in the reports of a process that ends: exceptions that escape, fatal
-// errors, stack overflows.
+// errors, stack overflows, a deadlock; and when SIGQUIT asks.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
 
 #include "base/print.h"
 #include "goroutine/g.h"
+#include "os/clock.h"
 
 namespace magpie::rt {
+
+// MAGPIE_TRACEBACK: what a process says about its goroutines before it ends.
+enum class traceback_level {
+  none,
+  single,  // the one that ends it; in a deadlock all of them
+  all,
+  crash,  // all, with the scheduler's own frames
+};
+traceback_level traceback();
 
 // goroutine 17 "name"
 void print_name(printer&, const G&);
 
 // For the process; later calls do nothing.
 void install_reports();
+
+// ---- Written in src/observe/, which is above: names and lines are looked up there -------------
+
+enum class report_scope {
+  caller,  // the calling goroutine; nothing on a plain thread
+  others,  // all but that one
+  all,
+};
+// While the process ends; without the heap and without waiting for anybody for long.
+void print_goroutines(printer&, report_scope);
+
+// The service's: what SIGQUIT asks for, to standard error.
+void dump_on_request();
+
+// Frames given by addresses inside of their instructions, and who spawned the goroutine. Takes the
+// heap, and locks of libc.
+void print_stack(printer&, const std::uintptr_t* frames, std::size_t count, const void* spawn_site,
+                 std::uint64_t parent);
+
+// One place: "/src/server.cpp:41". While the process ends. False: it is not known.
+bool print_source_place(printer&, std::uintptr_t inside);
+
+// ---- Written here, for those above ------------------------------------------------------------
+
+// See service.h.
+bool ask_service(void (*job)(void*), void* argument, os::nanos patience);
 
 }  // namespace magpie::rt

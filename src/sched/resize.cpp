@@ -26,6 +26,7 @@ int scheduler::resize(int count) {
       const auto memory = os::allocate_records(sizeof(P));
       if (!memory) fatal("no memory for another P");
       ps_[i] = new (*memory) P(i, stacks);
+      ps_[i]->trace.number = trace::take_proc_number();
       ps_[i]->off = true;
       ps_made_.store(i + 1, release);  // pairs with the acquires of thieves and the monitor
     }
@@ -44,6 +45,7 @@ int scheduler::resize(int count) {
     // relaxed: wake_p() below brings the fence; a stale count only costs a look under the lock.
     idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
     procs_.store(count, relaxed);  // as above
+    trace::change_procs(count - before);
   }
   for (int i = before; i < count; ++i) wake_p();
   if (count < before) announce_timer(ps_[0]->timers.next());

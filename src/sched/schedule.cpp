@@ -8,6 +8,7 @@
 
 #include "os/clock.h"
 #include "sched/scheduler.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 namespace {
@@ -96,7 +97,10 @@ run_queue::popped scheduler::from_global_queue_when_urged(M& m) {
   if (!m.p->urged.load(relaxed)) return {};
   m.p->urged.store(false, relaxed);  // as above
   const os::lock_guard hold(lock_);
-  return {global_.pop(), false};
+  G* const g = global_.pop();
+  // It went before the others: theirs are still to come, before those of the stopped.
+  if (g != nullptr) m.p->stopped.others_turns.add(~std::uint64_t{0});
+  return {g, false};
 }
 
 run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {
@@ -186,6 +190,7 @@ void scheduler::begin_turn(M& m, G* g, bool inherits_slice) {
     m.yield_requested.store(false, relaxed);  // relaxed: a hint; it was meant for the last slice
   }
   g->go_on(goroutine_state::runnable);
+  trace_start(m, *g);
   latency_sampler::note_running(*g, p.latencies);
   if (g->fiber.stack == nullptr) bind_stack(m, g);
 }

@@ -11,6 +11,7 @@
 //   runners.cpp   who runs for too long    takeover.cpp     Ps of threads that sleep
 //   polling.cpp   who asks the poller      preempt.cpp      stopped at any instruction
 //   stalls.cpp    what is said about threads that sleep
+//   tracing.cpp   what a trace is told about all that
 #pragma once
 
 #include <cstddef>
@@ -31,6 +32,7 @@
 #include "sched/global_queue.h"
 #include "sched/m.h"
 #include "sched/p.h"
+#include "trace/recorder.h"
 
 namespace magpie::rt {
 
@@ -64,7 +66,7 @@ struct g_arena;
   }
 }
 
-class scheduler {
+class scheduler final : private trace::source {
  public:
   scheduler(const config&, runtime* facade);
   ~scheduler();  // after shut_down()
@@ -180,6 +182,11 @@ class scheduler {
   file_ring* ring_for_files(M& m);
   // Under the ring's lock.
   static void collect_locked(file_ring&, wake_list&);
+
+  // ---- tracing.cpp ----
+
+  // Unique in the process.
+  std::uint64_t trace_id(const G& g) const { return (trace_number_ << 40) | g.id; }
 
   // ---- snapshot.cpp ----
 
@@ -361,11 +368,12 @@ class scheduler {
   static void push_stopped_first_locked(P& p, M& m, os::nanos slice_used);
   static M* pop_stopped_locked(P& p);
   M* pop_stopped_elsewhere_locked(const P* mine, std::uint32_t more);
+  M* pop_next_stopped_locked(P& mine);
   bool others_have_more_stopped(const P& p) const;
   sleeper pop_successor_locked(P& p);
   bool resume_stopped(M& m);
   bool resume_stopped_elsewhere(M& m);
-  bool resume_from(M& m, P& list);
+  bool resume_from(M& m, P* only);
   static void on_preempt_signal(const os::signal_event& event);
   void stop_here(M& m, std::uint64_t request, const os::signal_event& event);
   void stop_with_p(M& m, std::uint64_t request, const os::signal_event& event);
@@ -385,7 +393,7 @@ class scheduler {
 
   // stalls.cpp
   struct stall_report {
-    std::uint64_t goroutine = 0;
+    std::uint64_t goroutine = 0, parent = 0;
     const void* spawn_site = nullptr;
     os::thread_view view;
     os::nanos time = 0;
@@ -404,6 +412,12 @@ class scheduler {
   };
   void note_stall_locked(M& m, const os::thread_view& view, os::nanos now);
   void print_stall();
+
+  // tracing.cpp
+  void join_traces();
+  void leave_traces();
+  void list(trace::lister&) override;
+  void find_runners() override;
 
   // meters.cpp
   void read_ps(meters&) const;
@@ -440,7 +454,9 @@ class scheduler {
   void join_registry();
   void leave_registry();
   void note_time(os::nanos now) { coarse_now_.store(now, relaxed); }  // relaxed: a number
-  void take_snapshot(snapshot& out, bool dying);
+  void take_snapshot(snapshot& out);
+  bool lock_for_snapshot(const snapshot& out);
+  void unlock_after_snapshot(const snapshot& out);
   reading read_pinned(const G& g, snapshot& out) const;
   void read_batch(G* const* batch, std::size_t count, snapshot& out);
   void read_again(G* g, snapshot& out);
@@ -455,10 +471,6 @@ class scheduler {
   bool nobody_can_move_locked() const;
   int threads_known_to_sleep_locked() const;
   [[noreturn]] void report_deadlock_locked();
-  const G* goroutine_at_locked(const void* place) const;
-  void print_what_it_waits_for_locked(printer& out, const G& g) const;
-  template <class Visit>
-  void for_each_g_locked(Visit visit) const;
 
   // syscall.cpp
   static M* leave_to_global_queue(M* m, G* g);
@@ -475,11 +487,13 @@ class scheduler {
   poller descriptors;
 
  private:
+  const std::uint64_t trace_number_;  // 0 for the first runtime of the process
   P* ps_[k_most_procs] = {};
   atomic<int> ps_made_{0};  // Ps ever made: thieves look at all of them
   atomic<int> procs_{0};    // Ps in use
   atomic<bool> follows_cpus_{false};
   atomic<os::nanos> coarse_now_{os::now()};
+  bool holds_lock_while_dying_ = false;  // under the lock; for its holder
   scheduler* next_runtime_ = nullptr;  // in the registry, under its lock
 
   // Read at every wake, written when a thread falls asleep or wakes: a line of their own.
@@ -522,6 +536,9 @@ class scheduler {
   int threads_to_make_ = 0;
   bool spare_is_coming_ = false;  // a thread without a P, to have one at hand
   thread_slot* ended_ = nullptr;
+
+  os::nanos ask_again_at_ = os::k_never;  // the spawner's, for a thread that was refused
+  int refusals_ = 0;                      // the same: in a row, without any thread
 
   alignas(k_cache_line) os::futex_word spawner_word_{0};
   os::thread spawner_;
@@ -567,6 +584,9 @@ M* current_m();
 G* current_g();
 
 scheduler& scheduler_of(const runtime&);
+
+// public_trace.cpp: if MAGPIE_TRACE says so.
+void start_trace_from_environment();
 
 // Before anything that could wait for a thread which a forked child does not have.
 inline void check_not_forked() {

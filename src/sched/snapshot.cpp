@@ -65,12 +65,14 @@ bool acquire_for(os::lock& l, bool dying) {
     l.acquire();
     return true;
   }
-  for (const os::nanos end = os::now() + k_dying_patience; !l.try_acquire();) {
+  for (const os::nanos end = os::now() + k_dying_patience; !l.try_seize();) {
     if (os::now() > end) return false;
     os::yield_thread();
   }
   return true;
 }
+
+void release_after(os::lock& l, bool dying) { dying ? l.let_go() : l.release(); }
 
 unwind_registers registers_of(const context& c) {
   unwind_registers r;
@@ -141,17 +143,18 @@ void snapshot::add_frames(goroutine_record& r, stack_walk& walk) {
   r.frames = static_cast<std::uint32_t>(frames_.size() - r.first_frame);
 }
 
-[[gnu::noinline]] std::size_t own_frames(std::uintptr_t* out, std::size_t room) {
+std::size_t walk_sleeper(const os::thread_view& view, const std::uintptr_t* stack,
+                         std::size_t words, std::uintptr_t* out, std::size_t room) {
+  if (view.program_counter == 0) return 0;
   const os::module_table modules;
-  const context stands = calling_frame();
-  const stack_memory all{reinterpret_cast<std::uintptr_t>(stands.stack_pointer),
-                         ~std::uintptr_t{0} - 64, nullptr};
-  stack_walk walk(modules, all, registers_of(stands), false);
+  unwind_registers registers;
+  registers.program_counter = view.program_counter;
+  registers.values[unwind_registers::k_stack_pointer] = view.stack_pointer;
+  const stack_memory memory{view.stack_pointer, view.stack_pointer + words * sizeof *stack, stack};
+  stack_walk walk(modules, memory, registers, true);
   std::size_t count = 0;
-  while (count < room) {
-    out[count++] = walk.inside();
-    if (!walk.step()) break;
-  }
+  do out[count++] = walk.inside();
+  while (count < room && walk.step());
   return count;
 }
 
@@ -187,7 +190,10 @@ scheduler::reading scheduler::read_pinned(const G& g, snapshot& out) const {
     r.stack_high = reinterpret_cast<std::uintptr_t>(on->high);
     r.stack_pointer = reinterpret_cast<std::uintptr_t>(stands.stack_pointer);
     r.view = stack_view::whole;
-    const stack_memory memory{std::max(r.stack_pointer, r.stack_low), r.stack_high, nullptr};
+    stack_memory memory{r.stack_pointer, r.stack_high, nullptr};
+    if (r.stack_pointer < r.stack_low || r.stack_pointer >= r.stack_high) {
+      memory.high = memory.low;  // of a handler, say: not to be walked
+    }
     // One that was stopped by a signal stands at an instruction, not after a call. To look one
     // byte before it finds another line at most.
     stack_walk walk(out.modules_, memory, registers_of(stands), false);
@@ -285,10 +291,12 @@ bool scheduler::read_running(const G& g, snapshot& out) {
   r.view = stack_view::unavailable;
   look.size = 0;
   bool asked = false;
-  {
-    const os::lock_guard hold(lock_);
+  if (lock_for_snapshot(out)) {
     M* const m = runner_of_locked(g);
-    if (m == nullptr) return false;
+    if (m == nullptr) {
+      unlock_after_snapshot(out);
+      return false;
+    }
     const os::thread_view view = os::look_at_thread(m->thread);
     if (view.activity == os::thread_activity::asleep && view.stack_pointer != 0) {
       stack on{};
@@ -312,6 +320,7 @@ bool scheduler::read_running(const G& g, snapshot& out) {
       os::send_signal(m->thread, settings.preempt_signal);
       asked = true;
     }
+    unlock_after_snapshot(out);
   }
   if (asked) {
     const os::nanos end = os::now() + k_patience;
@@ -389,18 +398,27 @@ void scheduler::read_procs_locked(snapshot& out) const {
   }
 }
 
-void scheduler::take_snapshot(snapshot& out, bool dying) {
+// Not when the caller has it, and dies.
+bool scheduler::lock_for_snapshot(const snapshot& out) {
+  return (out.dying_ && holds_lock_while_dying_) || acquire_for(lock_, out.dying_);
+}
+
+void scheduler::unlock_after_snapshot(const snapshot& out) {
+  if (!out.dying_ || !holds_lock_while_dying_) release_after(lock_, out.dying_);
+}
+
+void scheduler::take_snapshot(snapshot& out) {
   struct block {
     g_arena* arena;
     std::size_t used;
   };
   os::mapped_list<block> blocks;
-  if (!acquire_for(lock_, dying)) return;
+  if (!lock_for_snapshot(out)) return;
   for (g_arena* arena = arenas_; arena != nullptr; arena = arena->next) {
     blocks.add({arena, arena->used});
   }
   read_procs_locked(out);
-  lock_.release();
+  unlock_after_snapshot(out);
   G* batch[k_batch];
   std::size_t count = 0;
   for (const block& b : blocks) {
@@ -451,16 +469,29 @@ void snapshot::find_holders() {
   }
 }
 
-[[gnu::noinline]] bool snapshot::take(caution how) {
-  const bool dying = how == caution::dying;
+[[gnu::noinline]] void snapshot::take_caller() {
   caller_ = current_g();
   caller_stands_ = calling_frame();
-  if (!acquire_for(g_registry_lock, dying)) return false;
+  if (caller_ != nullptr) scheduler::home_of(caller_).read_pinned(*caller_, *this);
+}
+
+void snapshot::remove_caller() {
+  goroutine_record* const end =
+      std::remove_if(goroutines_.begin(), goroutines_.end(),
+                     [](const goroutine_record& g) { return g.is_caller; });
+  goroutines_.shrink(static_cast<std::size_t>(end - goroutines_.begin()));
+}
+
+[[gnu::noinline]] bool snapshot::take(caution how) {
+  dying_ = how == caution::dying;
+  caller_ = current_g();
+  caller_stands_ = calling_frame();
+  if (!acquire_for(g_registry_lock, dying_)) return false;
   for (scheduler* s = g_runtimes; s != nullptr; s = s->next_runtime_) {
-    s->take_snapshot(*this, dying);
+    s->take_snapshot(*this);
     ++runtime_;
   }
-  g_registry_lock.release();
+  release_after(g_registry_lock, dying_);
   find_holders();
   std::sort(goroutines_.begin(), goroutines_.end(),
             [](const goroutine_record& a, const goroutine_record& b) { return a.id < b.id; });

@@ -14,6 +14,7 @@
 #include "os/clock.h"
 #include "os/mapped_list.h"
 #include "os/modules.h"
+#include "os/thread_view.h"
 
 namespace magpie::rt {
 
@@ -85,6 +86,9 @@ class snapshot {
   // Of every runtime. Any thread; inside the gate and with locks of the runtime held only with
   // caution. False: not all goroutines are there.
   bool take(caution = caution::none);
+  // The calling goroutine and nobody else; nothing on a plain thread. Waits for nobody.
+  void take_caller();
+  void remove_caller();
 
   const os::mapped_list<goroutine_record>& goroutines() const { return goroutines_; }
   const os::mapped_list<proc_record>& procs() const { return procs_; }
@@ -112,9 +116,12 @@ class snapshot {
   const G* caller_ = nullptr;
   context caller_stands_{};
   int runtime_ = 0;
+  bool dying_ = false;
 };
 
-// The stack of the calling goroutine or thread, from its caller on. Returns how many frames.
-std::size_t own_frames(std::uintptr_t* out, std::size_t room);
+// Of a thread that sleeps, with a copy of the top of its stack: the frames, as frames_of() has
+// them. Returns how many.
+std::size_t walk_sleeper(const os::thread_view&, const std::uintptr_t* stack, std::size_t words,
+                         std::uintptr_t* out, std::size_t room);
 
 }  // namespace magpie::rt

@@ -16,6 +16,7 @@
 #include "sched/local.h"
 #include "sched/outside.h"
 #include "sched/scheduler.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 
@@ -24,14 +25,15 @@ scheduler& scheduler::home_of(const G* g) { return *g_arena::of(*g).home; }
 void scheduler::free_arenas() {
   while (g_arena* const arena = arenas_) {
     arenas_ = arena->next;
-    (void)os::unmap({arena, g_arena::k_size});
+    (void)os::unmap({arena, g_arena::k_size + g_arena::k_marks_size});
   }
 }
 
 G* scheduler::carve_g_locked() {
   if (arenas_ == nullptr || arenas_->used == g_arena::k_capacity) {
-    const auto space = os::reserve(g_arena::k_size, g_arena::k_size);
-    if (!space || os::commit({*space, g_arena::k_size})) {
+    constexpr std::size_t k_whole = g_arena::k_size + g_arena::k_marks_size;
+    const auto space = os::reserve(k_whole, g_arena::k_size);
+    if (!space || os::commit({*space, k_whole})) {
       fatal("no memory for another goroutine");
     }
     os::prefer_huge_pages({*space, g_arena::k_size});
@@ -93,6 +95,7 @@ void scheduler::spawn(M* m, G* g) {
       p.end_goroutine_id = p.next_goroutine_id + k_batch;
     }
     g->id = p.next_goroutine_id++;
+    trace_create(m, *g);
     g->transition(goroutine_state::dead, goroutine_state::runnable);
     p.counters.spawned.add();
     p.sampler.note_runnable(*g);
@@ -102,6 +105,7 @@ void scheduler::spawn(M* m, G* g) {
   spawned_outside_.fetch_add(1, relaxed);  // relaxed: published with the goroutine
   if (current_m() == nullptr) note_outside_thread();
   g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+  trace_create(nullptr, *g);
   g->transition(goroutine_state::dead, goroutine_state::runnable);
   push_from_outside(g);
 }
@@ -109,6 +113,7 @@ void scheduler::spawn(M* m, G* g) {
 void scheduler::spawn_announced(M* m, G* g) {
   g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
   parent_of(*g) = 0;
+  trace_create(m, *g);
   g->transition(goroutine_state::dead, goroutine_state::runnable);
   if (m == nullptr) return push_from_outside(g);
   m->p->sampler.note_runnable(*g);
@@ -162,6 +167,7 @@ void scheduler::bury(M* m, G* g) {
   g->fiber.registers.program_counter = nullptr;  // see G::stop()
   g->locked = false;
   g->transition(goroutine_state::running, goroutine_state::dead);
+  trace_destroy(*m, *g);
   m->p->counters.finished.add_visibly();  // to live_goroutines()
   free_g(m, g);
 }

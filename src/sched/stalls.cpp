@@ -10,9 +10,11 @@
 
 #include <algorithm>
 
-#include "os/backtrace.h"
+#include "sched/arena.h"
 #include "sched/debug_settings.h"
+#include "sched/report.h"
 #include "sched/scheduler.h"
+#include "sched/snapshot.h"
 
 namespace magpie::rt {
 namespace {
@@ -21,6 +23,7 @@ namespace {
 constexpr os::nanos k_stall = 20'000'000;
 // Between two reports, so that a program that blocks everywhere does not drown in them.
 constexpr os::nanos k_pause = 100'000'000;
+constexpr std::size_t k_frames = 16;
 
 }  // namespace
 
@@ -43,7 +46,7 @@ void scheduler::note_stall_locked(M& m, const os::thread_view& view, os::nanos n
   const G& g = *m.current;
   stalls_.last = now;
   stalls_.pending = true;
-  stalls_.report = {g.id, g.spawn_site, view, now - m.orphan.asleep_since, 0, {}};
+  stalls_.report = {g.id, parent_of(g), g.spawn_site, view, now - m.orphan.asleep_since, 0, {}};
   const auto high = reinterpret_cast<std::uintptr_t>(g.fiber.stack->high);
   if (view.stack_pointer != 0 && view.stack_pointer < high) {
     const std::size_t size =
@@ -74,10 +77,9 @@ void scheduler::print_stall() {
     out << "system call " << found.view.system_call;
   }
   out << ", without blocking(). Others go on on another thread.\n";
-  os::print_guessed_backtrace(out, found.view.program_counter, {found.stack, found.words});
-  out << "created by ";
-  os::print_call_site(out, found.spawn_site);
-  out << '\n';
+  std::uintptr_t frames[k_frames];
+  const std::size_t count = walk_sleeper(found.view, found.stack, found.words, frames, k_frames);
+  print_stack(out, frames, count, found.spawn_site, found.parent);
 }
 
 }  // namespace magpie::rt

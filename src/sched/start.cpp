@@ -14,6 +14,7 @@
 #include "sched/outside.h"
 #include "sched/report.h"
 #include "sched/scheduler.h"
+#include "sched/service.h"
 
 namespace magpie::rt {
 namespace {
@@ -23,6 +24,11 @@ stack_pool& shared_stacks() {
   return *pool;
 }
 
+std::uint64_t next_trace_number() {
+  static constinit atomic<std::uint64_t> next{0};
+  return next.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+}
+
 constexpr std::size_t k_thread_stack = 256 * 1024;  // an M's own: looks for work, sleeps
 
 [[noreturn]] void cannot_start(const char* name, os::error why) {
@@ -30,32 +36,50 @@ constexpr std::size_t k_thread_stack = 256 * 1024;  // an M's own: looks for wor
         "): is there a limit on processes (ulimit -u, pids.max of the cgroup)?");
 }
 
+// A thread that was refused is asked for again after so long, while it would have work: often the
+// limit was reached by others, for a moment. Without a single thread the runtime gives up after so
+// many refusals.
+constexpr os::nanos k_refusal_lasts = 10'000'000;
+constexpr int k_most_refusals = 100;
+
+// One that the runtime cannot do without.
 os::thread start_thread(os::thread::body body, void* argument, const char* name) {
-  auto thread = os::thread::start(body, argument, {.name = name, .stack_size = k_thread_stack});
-  if (!thread) cannot_start(name, thread.error());
-  return std::move(*thread);
+  for (int refusals = 1;; ++refusals) {
+    auto thread = os::thread::start(body, argument, {.name = name, .stack_size = k_thread_stack});
+    if (thread) return std::move(*thread);
+    if (refusals == k_most_refusals) cannot_start(name, thread.error());
+    os::futex_word nobody{0};
+    os::futex_wait(nobody, 0, os::now() + k_refusal_lasts);
+  }
 }
 
 }  // namespace
 
 scheduler::scheduler(const config& wanted, runtime* face)
-    : settings(wanted), facade(face), stacks(shared_stacks()) {
+    : settings(wanted), facade(face), stacks(shared_stacks()), trace_number_(next_trace_number()) {
   install_reports();
+  runtime_uses_service();
   os::watch_forks();
   rings_refused_.store(wanted.io == io_backend::epoll, relaxed);  // relaxed: no thread yet
   follows_cpus_.store(wanted.procs == 0, relaxed);                // relaxed: no thread yet
   resize(wanted.procs > 0 ? wanted.procs : os::usable_cpus(quota_files_));
+  join_traces();
   start_preempting();
   spawner_ = start_thread(spawner_main, this, "magpie-spawner");
   if (!debugging().nosysmon) monitor_ = start_thread(monitor_main, this, "magpie-monitor");
   join_registry();
+  start_trace_from_environment();
 }
 
 scheduler::~scheduler() {
   leave_registry();
+  leave_traces();
+  trace::change_procs(-procs());
+  runtime_leaves_service();
   for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: no thread any more
     // relaxed: as above. Whoever waited for a file has ended.
     if (file_ring* const ring = ps_[i]->ring.load(relaxed)) ring->destroy();
+    trace::give_back_proc_number(ps_[i]->trace.number);
     ps_[i]->~P();
     (void)os::unmap({ps_[i], sizeof(P)});
   }
@@ -119,7 +143,10 @@ void scheduler::spawner_main(void* raw) {
     const std::uint32_t seen = self.spawner_word_.load(acquire);  // pairs with wake_spawner()
     if (!self.grant_wishes()) return;
     self.print_stall();
-    os::futex_wait(self.spawner_word_, seen);
+    os::futex_wait(self.spawner_word_, seen, self.ask_again_at_);
+    if (os::now() < self.ask_again_at_) continue;
+    self.ask_again_at_ = os::k_never;
+    if (self.last_look() != visible_work::none) self.wake_p();
   }
 }
 
@@ -160,11 +187,13 @@ void scheduler::start_m_thread(int id) {
   if (thread) {
     slot->thread = std::move(*thread);
     slot->known.wake();
+    refusals_ = 0;
     return;
   }
   delete slot;
+  ask_again_at_ = os::now() + k_refusal_lasts;
   const os::lock_guard hold(lock_);
-  if (--threads_ == 0) cannot_start("magpie", thread.error());  // nobody is left to go on
+  if (--threads_ == 0 && ++refusals_ == k_most_refusals) cannot_start("magpie", thread.error());
   spare_is_coming_ = false;
   if (wish_count_ == 0) return;
   const thread_wish wish = wishes_[--wish_count_];

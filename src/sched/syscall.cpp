@@ -11,6 +11,7 @@
 
 #include "os/fence.h"
 #include "sched/scheduler.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 
@@ -31,6 +32,7 @@ void scheduler::enter_syscall(M& m, const context& caller, const void* site) {
   }
   m.current->fiber.registers = caller;
   m.current->transition(goroutine_state::running, goroutine_state::syscall);
+  trace_syscall_begin(m, *m.current);
   m.calls.store(m.calls.load(relaxed) + 1, relaxed);  // relaxed: the monitor's memory aid
   P* const p = m.p;
   p->counters.calls_begun.add();
@@ -43,6 +45,7 @@ void scheduler::enter_syscall(M& m, const context& caller, const void* site) {
 void scheduler::enter_syscall_without_p(M& m, const context& caller) {
   m.current->fiber.registers = caller;
   m.current->transition(goroutine_state::running, goroutine_state::syscall);
+  trace_syscall_begin(m, *m.current);
   m.p->counters.hand_offs.add();
   m.p->counters.calls_begun.add();
   hand_off_p(release_p(m));
@@ -58,6 +61,7 @@ M* scheduler::exit_syscall(M& m) {
     mine->counters.calls_ended.add();
     call_history_.was_short(m.call_site.load(relaxed));  // relaxed: own
     g->go_on(goroutine_state::syscall);
+    trace_syscall_end(m, *g);
     return &m;
   }
   if (m.handed_off_at != 0 && os::ticks_to_nanos(os::ticks() - m.handed_off_at) < k_short_call) {
@@ -71,9 +75,11 @@ M* scheduler::exit_syscall(M& m) {
       ++calls_ended_outside_;
     }
   }
+  trace_syscall_end_blocked(m, *g);
   if (m.p != nullptr) {
     m.p->counters.calls_ended.add();
     g->go_on(goroutine_state::syscall);
+    trace_start(m, *g);
     return &m;
   }
   g->fiber.registers.program_counter = nullptr;  // as in G::stop()

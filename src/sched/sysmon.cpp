@@ -16,6 +16,7 @@
 #include "os/fence.h"
 #include "sched/debug_settings.h"
 #include "sched/scheduler.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 namespace {
@@ -151,6 +152,7 @@ scheduler::calls_seen scheduler::look_at_calls(os::nanos now) {
       if (!is_wanted_locked(*p, now - p->watched.call_since)) continue;
       // acquire: the P is ours with all its M did; release: its M sees that it is gone.
       if (!m->call_p.compare_exchange_strong(beside, nullptr, acq_rel, relaxed)) continue;
+      trace_lost_p_in_call(*m, *p);
       p->m.store(nullptr, release);  // pairs with acquire loads of the monitor
       call_history_.was_long(m->call_site.load(relaxed));  // relaxed: a guess
       ++retakes_;

@@ -11,6 +11,7 @@
 #include "os/fence.h"
 #include "os/thread_view.h"
 #include "sched/scheduler.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 
@@ -40,6 +41,7 @@ bool scheduler::take_p_locked(P& p, M& m) {
     m.retake.store(false, relaxed);  // relaxed: who saw it looks again under the lock
     return false;
   }
+  trace_found_asleep(m, p);
   release_p(m);
   orphans_.push_back(&m);
   m.orphan = {os::cpu_time_of(m.thread), p.watched.asleep_since, false};
@@ -57,11 +59,14 @@ bool scheduler::take_p_locked(P& p, M& m) {
     orphans_.remove(m);
     if (P* const p = take_idle_p_locked()) {
       acquire_p(*m, p);
+      trace_syscall_end_blocked(*m, *m->current);
+      trace_start(*m, *m->current);
       return m;
     }
   }
   G* const g = m->current;
   g->stop(goroutine_state::runnable);
+  trace_syscall_end_blocked(*m, *g);
   return leave_to_global_queue(m, g);
 }
 

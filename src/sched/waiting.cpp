@@ -5,6 +5,7 @@
 #include "os/thread.h"
 #include "sched/outside.h"
 #include "sched/timers.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 
@@ -247,6 +248,7 @@ void wake_list::wake_all(M* m, scheduler::wake_policy policy) {
         home = &its;
       }
       w->g->transition(goroutine_state::waiting, goroutine_state::runnable);
+      trace_unblock(m, *w->g);
       batch[count++] = w->g;
     }
     w = next;

@@ -3,7 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "fiber/sanitizer.h"
+
 namespace magpie {
+
+// Fewer rounds will do then.
+inline constexpr bool k_sanitized = rt::sanitizer::k_thread || rt::sanitizer::k_address;
 
 // The parameter is the number of Ps; b_scheduling_test.cpp says which.
 class Conformance : public ::testing::TestWithParam<int> {

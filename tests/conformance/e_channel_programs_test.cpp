@@ -28,17 +28,7 @@ extern "C" const char* __lsan_default_suppressions() {
 namespace magpie {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int k_slower = 20;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-constexpr int k_slower = 20;
-#else
-constexpr int k_slower = 1;
-#endif
-#else
-constexpr int k_slower = 1;
-#endif
+constexpr int k_slower = k_sanitized ? 20 : 1;
 
 constexpr auto ignore = [](auto&&...) {};
 

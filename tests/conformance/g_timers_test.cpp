@@ -16,14 +16,13 @@
 #include "base/random.h"
 #include "chan/chan.h"
 #include "conformance.h"
-#include "fiber/sanitizer.h"
 
 namespace magpie {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int k_slower = rt::sanitizer::k_thread || rt::sanitizer::k_address ? 10 : 1;
+constexpr int k_slower = k_sanitized ? 10 : 1;
 
 bool would_block(const receiver<time_point>& from) {
   time_point ignored;

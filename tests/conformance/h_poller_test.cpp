@@ -22,7 +22,6 @@
 
 #include "base/random.h"
 #include "conformance.h"
-#include "fiber/sanitizer.h"
 #include "io/descriptor.h"
 #include "os/fd.h"
 #include "poll/poller.h"
@@ -42,7 +41,7 @@ using rt::testing::read_all;
 using rt::testing::read_some;
 using rt::testing::tcp_pair;
 
-constexpr int k_slower = rt::sanitizer::k_thread || rt::sanitizer::k_address ? 10 : 1;
+constexpr int k_slower = k_sanitized ? 10 : 1;
 
 // Both ends of a pipe as files that can be waited for.
 struct pipe_files {

@@ -52,6 +52,24 @@ std::atomic<bool> g_go_on{true};
   asm volatile("");
 }
 
+extern channel<int>& g_nobody;
+[[gnu::noinline]] int dig(int depth) {
+  if (depth == 0) {
+    wait_in_channel(g_nobody);
+    return 0;
+  }
+  const int below = dig(depth - 1);
+  asm volatile("");
+  return below + 1;
+}
+[[gnu::noinline]] void wait_for_child() {
+  async([] {
+    this_goroutine::set_name("child");
+    wait_in_channel(g_nobody);
+  }).get();
+  asm volatile("");
+}
+
 struct zoo {
   channel<int> nobody_sends;
   mutex held;
@@ -75,9 +93,11 @@ struct zoo {
   }
 };
 
+static zoo animals;
+channel<int>& g_nobody = animals.nobody_sends;
+
 int main(int, char** argv) {
   const std::string_view how = argv[1];
-  static zoo animals;
   if (how == "call") {
     run([] {
       animals.fill();
@@ -93,6 +113,40 @@ int main(int, char** argv) {
       }
       while (runtime::current().read_stats().parks < 100'000) this_goroutine::yield();
       stop_and_dump();
+    });
+  }
+  if (how == "quit" || how == "quit_twice") {
+    run([] { animals.fill(); });
+    std::raise(SIGQUIT);
+    if (how == "quit_twice") std::raise(SIGQUIT);
+    run([] { this_goroutine::sleep_for(500ms); });
+    std::puts("went on");
+  } else if (how == "own_handler") {
+    std::signal(SIGQUIT, [](int) { (void)!write(1, "mine\n", 5); });
+    run([] {});
+    std::raise(SIGQUIT);
+  } else if (how == "fatal") {
+    run([] {
+      go({.name = "bystander"}, [] { wait_deeper(animals.nobody_sends); });
+      this_goroutine::yield();
+      go({.name = "culprit"}, [] { mutex().unlock(); });
+      this_goroutine::sleep_for(1h);
+    });
+  } else if (how == "deep") {
+    run([] {
+      go([] { dig(200); });
+      this_goroutine::sleep_for(50ms);
+      stop_and_dump();
+    });
+  } else if (how == "inline") {
+    run([] {
+      async([] { wait_in_channel(animals.nobody_sends); }).wait_for(0s);
+      go({.name = "watcher"}, [] {
+        this_goroutine::sleep_for(50ms);
+        stop_and_dump();
+        std::_Exit(0);
+      });
+      wait_for_child();
     });
   }
   std::fflush(stdout);

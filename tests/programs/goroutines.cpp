@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <mutex>
@@ -166,6 +167,21 @@ int main(int, char** arguments) {
       auto blocked = async([] { block_somewhere(); });
       while (!blocked.ready()) this_goroutine::sleep_for(std::chrono::milliseconds(1));
     });
+  }
+  // Needs memory of every kind: goroutines, stacks, a long queue, timers.
+  if (way == "crowd") {
+    std::atomic<int> awake{0};
+    run([&] {
+      wait_group all;
+      for (int i = 0; i < 5000; ++i) {
+        all.go([&] {
+          this_goroutine::sleep_for(std::chrono::milliseconds(5));
+          ++awake;
+        });
+      }
+      all.wait();
+    });
+    std::printf("%d awake\n", awake.load());
   }
   if (way == "settings") run([] { std::printf("%d Ps\n", procs()); });
   // Long for a thread that ends after 10 ms without work.

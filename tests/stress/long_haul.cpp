@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -94,6 +95,72 @@ TEST_P(LongHaul, ParksAndReadies) {
   }
   EXPECT_GT(readies, 0u);
   say("hand-overs of a baton", laps * k_rings * k_size, start);
+}
+
+// Each value that is sent is received once: through a buffer, hand to hand, and by select. Sum and
+// count are exact, and nobody is left behind.
+TEST_P(LongHaul, ChannelOperations) {
+  constexpr std::uint64_t k_senders = 4, k_receivers = 4;
+  // A send and a receive for each value; a third of them through each channel; four tests.
+  const std::uint64_t each = times(2'520'000) / 4 / 2 / 3 / k_senders;
+  const auto start = clock::now();
+  std::atomic<std::uint64_t> count{0}, sum{0};
+  runtime r({.procs = ps()});
+  r.run([&] {
+    channel<std::uint64_t> buffered(64), direct, chosen(1), other(1);
+    wait_group senders, receivers;
+    const auto note = [&](std::uint64_t n, std::uint64_t total) {
+      count.fetch_add(n, std::memory_order_relaxed);
+      sum.fetch_add(total, std::memory_order_relaxed);
+    };
+    for (std::uint64_t s = 0; s < k_senders; ++s) {
+      const std::uint64_t first = s * each + 1;
+      for (auto* const to : {&buffered, &direct}) {
+        senders.go([=] {
+          for (std::uint64_t i = 0; i < each; ++i) to->send(first + i);
+        });
+      }
+      senders.go([&, first] {
+        for (std::uint64_t i = 0; i < each; ++i) {
+          select(on_send(chosen, first + i, [] {}), on_send(other, first + i, [] {}));
+        }
+      });
+    }
+    for (std::uint64_t s = 0; s < k_receivers; ++s) {
+      for (auto* const from : {&buffered, &direct}) {
+        receivers.go([=] {
+          std::uint64_t n = 0, total = 0;
+          for (const std::uint64_t value : *from) ++n, total += value;
+          note(n, total);
+        });
+      }
+      receivers.go([&] {
+        std::uint64_t n = 0, total = 0;
+        for (bool open = true; open;) {
+          const auto take = [&](std::optional<std::uint64_t> value) {
+            if (value) {
+              ++n, total += *value;
+            } else {
+              open = false;
+            }
+          };
+          select(on_receive(chosen, take), on_receive(other, take));
+        }
+        // One is closed, and the other may still hold something.
+        for (auto* const rest : {&chosen, &other}) {
+          for (const std::uint64_t value : *rest) ++n, total += value;
+        }
+        note(n, total);
+      });
+    }
+    senders.wait();
+    for (auto* const c : {&buffered, &direct, &chosen, &other}) c->close();
+    receivers.wait();
+  });
+  const std::uint64_t values = each * k_senders;
+  EXPECT_EQ(count.load(), 3 * values);
+  EXPECT_EQ(sum.load(), 3 * (values * (values + 1) / 2));
+  say("channel operations", 2 * 3 * values, start);
 }
 
 // Work conservation: whenever a goroutine is runnable and a P idle, somebody is looking. A sampler

@@ -212,6 +212,9 @@ constexpr fault_case k_fault_cases[] = {
     {"connect:ECONNREFUSED:1/5", ECONNREFUSED},
     {"connect:ENETUNREACH:1/5", ENETUNREACH},
     {"connect:EADDRNOTAVAIL:1/5", EADDRNOTAVAIL},
+    {"epoll_wait:EINTR:1/2", 0},
+    {"epoll_ctl:ENOMEM:1/10", ENOMEM},
+    {"epoll_ctl:ENOSPC:1/10", ENOSPC},
 };
 
 // One message there and back. The server may have met an error, too: then the connection ends.
@@ -270,6 +273,7 @@ TEST_P(NetFaults, AreRetriedOrSurface) {
     EXPECT_FALSE(converse(server.place()));  // as if nothing had been
   });
   EXPECT_GT(rt::os::faults_made(), before);
+  RecordProperty("faults", std::to_string(rt::os::faults_made() - before));
   EXPECT_GT(good, 0);
   EXPECT_EQ(bad != 0, fault.seen != 0);
 }

@@ -5,13 +5,15 @@
 
 #include <algorithm>
 
-#include "os/thread_view.h"
+#include "base/atomic.h"
 
 namespace magpie::rt::os {
 namespace {
 
 constexpr std::size_t k_innermost = 32;
 constexpr std::size_t k_outermost = 8;
+
+atomic<place_namer> g_place_namer{nullptr};
 
 // `inside` is an address within the instruction. For a call that is not `pc`, which it returns to:
 // when nothing follows the call, `pc` belongs to the next function.
@@ -26,6 +28,11 @@ void print_place(printer& out, std::uintptr_t pc, std::uintptr_t inside) {
   if (info.dli_fname != nullptr) {
     const auto base = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
     out << " (" << info.dli_fname << '+' << hex{pc - base} << ')';
+  }
+  // acquire pairs with the release in set_place_namer.
+  if (const place_namer name = g_place_namer.load(acquire)) {
+    out << ' ';
+    name(out, inside);
   }
 }
 
@@ -125,6 +132,10 @@ void walk_frame_pointers(frame_collector& frames, std::uintptr_t pc, std::uintpt
 
 }  // namespace
 
+void set_place_namer(place_namer namer) {
+  g_place_namer.store(namer, release);  // pairs with the acquire in print_place
+}
+
 void prepare_backtraces() {
   frame_collector frames;
   unwind_walk walk{&frames, false, 0};
@@ -153,51 +164,6 @@ void print_backtrace(printer& out, const signal_event& event, stack_bounds bound
   frame_collector by_pointers;
   walk_frame_pointers(by_pointers, event.program_counter, event.frame_pointer, bounds);
   by_pointers.print(out);
-}
-
-namespace {
-
-// Whether the instruction before is a call: what stands on a stack by chance mostly has none there.
-bool follows_a_call(std::uintptr_t address) {
-#if defined(__x86_64__)
-  unsigned char before[7];
-  if (copy_memory(address - sizeof before, before, sizeof before) != sizeof before) return false;
-  const unsigned char* const end = before + sizeof before;
-  if (end[-5] == 0xe8) return true;
-  for (const int length : {2, 3, 4, 6, 7}) {  // through a register, or memory
-    if (end[-length] == 0xff && (end[1 - length] & 0x38) == 0x10) return true;
-  }
-  return false;
-#elif defined(__aarch64__)
-  std::uint32_t before = 0;
-  if (copy_memory(address - sizeof before, &before, sizeof before) != sizeof before) return false;
-  return (before & 0xfc000000) == 0x94000000 || (before & 0xfffffc1f) == 0xd63f0000;
-#endif
-}
-
-}  // namespace
-
-void print_guessed_backtrace(printer& out, std::uintptr_t program_counter,
-                             std::span<const std::uintptr_t> stack) {
-  constexpr int k_most = 12;
-  frame_collector frames;
-  if (program_counter != 0) frames.add_interrupted(program_counter);
-  int found = 0;
-  for (const std::uintptr_t word : stack) {
-    Dl_info info{};
-    if (word < 4096 || dladdr(reinterpret_cast<void*>(word), &info) == 0) continue;
-    if (!follows_a_call(word)) continue;
-    frames.add_call(word);
-    if (++found == k_most) break;
-  }
-  frames.print(out);
-}
-
-void print_parked_backtrace(printer& out, std::uintptr_t program_counter,
-                            std::uintptr_t frame_pointer, stack_bounds bounds) {
-  frame_collector frames;
-  walk_frame_pointers(frames, program_counter, frame_pointer, bounds);
-  frames.print(out);
 }
 
 }  // namespace magpie::rt::os

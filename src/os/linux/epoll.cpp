@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/atomic.h"
+#include "os/fault.h"
 
 namespace magpie::rt::os {
 namespace {
@@ -85,6 +86,8 @@ result<epoll> epoll::create() noexcept {
 
 error epoll::control(int operation, int fd, epoll_events events, std::uint64_t token) noexcept {
   epoll_event event{.events = bits(events), .data = {.u64 = token}};
+  // What is to go does go: the kernel has no reason to refuse that.
+  if (operation != EPOLL_CTL_DEL && fault(fault_call::epoll_ctl)) return last_error();
   return ::epoll_ctl(fd_.get(), operation, fd, &event) == 0 ? error{} : last_error();
 }
 
@@ -101,7 +104,8 @@ error epoll::remove(int fd) noexcept { return control(EPOLL_CTL_DEL, fd, epoll_e
 result<std::size_t> epoll::wait(std::span<epoll_record> records, std::int64_t timeout) noexcept {
   epoll_event events[k_max_records];
   const auto capacity = static_cast<int>(std::min(records.size(), k_max_records));
-  const int count = wait_either_way(fd_.get(), events, capacity, timeout);
+  const int count = faulty(fault_call::epoll_wait,
+                           [&] { return wait_either_way(fd_.get(), events, capacity, timeout); });
   if (count < 0) return last_error();
   const auto found = static_cast<std::size_t>(count);
   for (std::size_t i = 0; i < found; ++i) {

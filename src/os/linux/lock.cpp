@@ -115,6 +115,21 @@ void lock::release() {
   count_down();
 }
 
+bool lock::try_seize() {
+  count_up();
+  std::uint32_t expected = free;
+  // acquire pairs with the release in release().
+  if (word_.compare_exchange_strong(expected, held, rt::acquire, relaxed)) return true;
+  count_down();
+  return false;
+}
+
+void lock::let_go() {
+  // release pairs with the acquire of the next holder.
+  if (word_.exchange(free, rt::release) == held_with_waiters) futex_wake(&word_, 1);
+  count_down();
+}
+
 int locks_held() { return t_locks_held; }
 
 void assert_no_locks_held() {

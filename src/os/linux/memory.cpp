@@ -11,6 +11,7 @@
 
 #include "base/atomic.h"
 #include "base/check.h"
+#include "os/fault.h"
 
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
@@ -23,7 +24,19 @@ namespace {
 error to_error(int failed) { return failed == 0 ? error{} : last_error(); }
 
 error advise(memory_range range, int advice) {
-  return to_error(madvise(range.start, range.size, advice));
+  return to_error(
+      faulty(fault_call::madvise, [&] { return madvise(range.start, range.size, advice); }));
+}
+
+void* map(std::size_t size, int access) {
+  constexpr int k_kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  if (fault(fault_call::mmap)) return MAP_FAILED;
+  return mmap(nullptr, size, access, k_kind, -1, 0);
+}
+
+error protect(memory_range range, int access) {
+  return to_error(
+      faulty(fault_call::mmap, [&] { return mprotect(range.start, range.size, access); }));
 }
 
 // Whether the kernel refuses to read from `page`. Asked through a system call, so that a guard
@@ -61,7 +74,9 @@ bool advise_in_one_call(std::span<const memory_range> all, int advice) {
   }
   const int self = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
   if (self < 0) return false;
-  const long advised = syscall(SYS_process_madvise, self, ranges, all.size(), advice, 0);
+  const long advised = faulty(fault_call::madvise, [&] {
+    return syscall(SYS_process_madvise, self, ranges, all.size(), advice, 0);
+  });
   close(self);
   return advised == static_cast<long>(total);
 }
@@ -86,8 +101,7 @@ result<void*> reserve(std::size_t size, std::size_t alignment) {
   MAGPIE_CHECK((alignment & (alignment - 1)) == 0, "alignment must be a power of two");
   const std::size_t slack = alignment > page_size() ? alignment : 0;
   if (size + slack < size) return error{ENOMEM};
-  void* const mapped =
-      mmap(nullptr, size + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const mapped = map(size + slack, PROT_NONE);
   if (mapped == MAP_FAILED) return last_error();
   if (slack == 0) return mapped;
 
@@ -99,17 +113,14 @@ result<void*> reserve(std::size_t size, std::size_t alignment) {
   return reinterpret_cast<void*>(aligned);
 }
 
-error commit(memory_range range) {
-  return to_error(mprotect(range.start, range.size, PROT_READ | PROT_WRITE));
-}
+error commit(memory_range range) { return protect(range, PROT_READ | PROT_WRITE); }
 
 error give_back(memory_range range) { return advise(range, MADV_DONTNEED); }
 
 error unmap(memory_range range) { return to_error(munmap(range.start, range.size)); }
 
 result<void*> allocate_records(std::size_t size) {
-  void* const mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const mapped = map(size, PROT_READ | PROT_WRITE);
   if (mapped == MAP_FAILED) return last_error();
   return mapped;
 }
@@ -146,9 +157,7 @@ bool populate(std::span<const memory_range> ranges) {
 
 error remove_guard_markers(memory_range range) { return advise(range, MADV_GUARD_REMOVE); }
 
-error install_guard_mapping(memory_range range) {
-  return to_error(mprotect(range.start, range.size, PROT_NONE));
-}
+error install_guard_mapping(memory_range range) { return protect(range, PROT_NONE); }
 
 std::size_t mapping_limit() {
   constexpr std::size_t k_kernel_default = 65530;

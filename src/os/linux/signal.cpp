@@ -102,6 +102,13 @@ void take_default_action(const signal_event& event) {
 
 const int k_segmentation_fault = SIGSEGV;
 const int k_urgent_data = SIGURG;
+const int k_quit = SIGQUIT;
+
+bool has_default_action(int number) {
+  struct sigaction present {};
+  return sigaction(number, nullptr, &present) == 0 && present.sa_handler == SIG_DFL &&
+         (present.sa_flags & SA_SIGINFO) == 0;
+}
 
 bool is_free_for_use(int number) {
   switch (number) {

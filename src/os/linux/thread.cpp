@@ -14,6 +14,7 @@
 
 #include "base/atomic.h"
 #include "base/check.h"
+#include "os/fault.h"
 #include "os/note.h"
 
 namespace magpie::rt::os {
@@ -49,6 +50,8 @@ sigset_t all_but_faults() {
 
 }  // namespace
 
+thread_id process_id() { return getpid(); }
+
 thread_id current_thread_id() { return static_cast<thread_id>(syscall(SYS_gettid)); }
 
 int thread_count() {
@@ -81,6 +84,7 @@ thread& thread::operator=(thread&& other) noexcept {
 thread::~thread() { MAGPIE_CHECK(!joinable(), "a thread dropped before it was joined"); }
 
 result<thread> thread::start(body function, void* argument, const thread_options& options) {
+  if (fault(fault_call::clone)) return last_error();
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   if (options.stack_size != 0) {

@@ -155,6 +155,7 @@ std::atomic<int> g_foreign_signals{0};
 
 // SIGRTMIN + 3, which nothing else in this program uses.
 TEST(Preempt, AnEarlierHandlerStillGetsItsSignals) {
+  g_foreign_signals = 0;
   const int number = SIGRTMIN + 3;
   struct sigaction earlier {};
   earlier.sa_handler = [](int) { g_foreign_signals.fetch_add(1); };

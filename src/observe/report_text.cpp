@@ -1,0 +1,88 @@
+// report_text.cpp: what sched/report.h asks for: goroutines in the reports of a process that ends.
+//
+// Names of functions are demangled with the help of the heap, which may be broken or locked by
+// then. So somebody else is asked to do it, for a moment only; if that does not help, they stay as
+// the compiler wrote them.
+
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include <magpie/debug.h>
+
+#include "observe/goroutine_text.h"
+#include "os/memory.h"
+#include "sched/report.h"
+#include "sched/snapshot.h"
+
+namespace magpie::rt {
+namespace {
+
+constexpr os::nanos k_patience = 300'000'000;
+
+// Never destroyed: the service may get to it late.
+template <class T, class... Arguments>
+T& make_for_good(Arguments&&... arguments) {
+  const auto memory = os::allocate_records(sizeof(T));
+  if (!memory) std::abort();
+  return *new (*memory) T(std::forward<Arguments>(arguments)...);
+}
+
+void leave_out(snapshot& s, report_scope scope) {
+  if (scope == report_scope::others) s.remove_caller();
+}
+
+}  // namespace
+
+void print_goroutines(printer& out, report_scope scope) {
+  snapshot& s = make_for_good<snapshot>();
+  bool whole = true;
+  if (scope == report_scope::caller) {
+    s.take_caller();
+  } else {
+    whole = s.take(snapshot::caution::dying);
+    leave_out(s, scope);
+  }
+  const bool detailed = traceback() == traceback_level::crash;
+  goroutine_text& text = make_for_good<goroutine_text>(
+      s, goroutine_text::options{.names = code_names::style::mangled, .runtime_frames = detailed});
+  ask_service([](void* raw) { static_cast<goroutine_text*>(raw)->demangle(); }, &text, k_patience);
+  text.print(out);
+  if (!whole) out << "\nNot all goroutines are shown: a lock of the scheduler is held.\n";
+  out.flush();
+}
+
+void dump_on_request() {
+  snapshot s;
+  s.take();
+  const goroutine_text text(s, {});
+  printer out;
+  out << "SIGQUIT: " << s.goroutines().size() << " goroutines\n\n";
+  text.print(out);
+}
+
+void print_stack(printer& out, const std::uintptr_t* frames, std::size_t count,
+                 const void* spawn_site, std::uint64_t parent) {
+  code_names names;
+  for (std::size_t i = 0; i < count; ++i) names.want(frames[i]);
+  names.want_call(spawn_site);
+  names.look_up(code_names::style::demangled);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!is_runtime_frame(names, frames[i])) print_frame(out, names, frames[i]);
+  }
+  print_creator(out, names, spawn_site, parent);
+}
+
+bool print_source_place(printer& out, std::uintptr_t inside) {
+  code_names names;
+  names.want(inside);
+  names.look_up(code_names::style::mangled);
+  const code_name* const n = names.find(inside);
+  if (n == nullptr || n->source.file == nullptr) return false;
+  code_name plain = *n;
+  plain.function = nullptr;
+  print_place(out, plain);
+  return true;
+}
+
+}  // namespace magpie::rt

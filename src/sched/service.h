@@ -1,0 +1,24 @@
+// A thread of the process, beside its runtimes, for what must not be done by whoever wants it
+// done: a dump that a signal asked for, and whatever needs the heap while the process dies. Nobody
+// depends on it: it may wait for a lock whose holder has been stopped.
+#pragma once
+
+#include "os/clock.h"
+
+namespace magpie::rt {
+
+// At the start and the end of every runtime: there is a service while there is one.
+void runtime_uses_service();
+void runtime_leaves_service();
+
+// How many threads it has: for deadlock.cpp. Any thread.
+int service_threads();
+
+// The service calls dump_on_request() of report.h. Signal-safe.
+void request_dump();
+
+// Runs job(argument) on the service's thread. False: that did not happen in time, and may still.
+// Once, in a process that ends.
+bool ask_service(void (*job)(void*), void* argument, os::nanos patience);
+
+}  // namespace magpie::rt

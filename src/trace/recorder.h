@@ -1,0 +1,86 @@
+// The recorder: a plain thread that cuts what the streams write into generations, lists in each of
+// them what nobody has spoken of, adds the tables, and hands it on as the bytes of a file.
+//
+// Nobody who writes events waits for it, and it may wait for anybody: for malloc's lock, for the
+// disk. It exists while a trace is being written, or kept in memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "os/clock.h"
+#include "trace/stream.h"
+
+namespace magpie::rt::trace {
+
+// ---- What a trace is about --------------------------------------------------------------------
+
+void add_stream(stream&);
+void remove_stream(stream&);
+
+// Where a runtime tells what it has.
+class lister {
+ public:
+  // One that nobody runs; `state` as it is now, for those that the reader has never heard of:
+  // nothing for one that is not to be listed then. `spawned`: where.
+  virtual void goroutine(mark&, std::uint64_t id, belief state, const void* spawned) = 0;
+  // `idle`: nobody holds it.
+  virtual void proc(trace::proc&, bool idle) = 0;
+
+ protected:
+  ~lister() = default;
+};
+
+class source {
+ public:
+  // Everything there is. By the recorder.
+  virtual void list(lister&) = 0;
+  // At the beginning of a trace: those that run user code are found_running(). By the recorder.
+  virtual void find_runners() = 0;
+
+  list_links<source> links;
+
+ protected:
+  ~source() = default;
+};
+void add_source(source&);
+// When it returns nobody looks at the source any more.
+void remove_source(source&);
+
+// Numbers of Ps are small, since viewers draw a row for each, and not used twice in one trace.
+std::uint32_t take_proc_number();
+void give_back_proc_number(std::uint32_t);
+// So many more of them are in use, in some runtime.
+void change_procs(int difference);
+
+// ---- Where it goes ----------------------------------------------------------------------------
+
+using generation_bytes = std::shared_ptr<const std::vector<std::uint8_t>>;
+
+// Gets one generation after the other. By the recorder.
+class sink {
+ public:
+  virtual void take(const generation_bytes&) = 0;
+
+  os::nanos period = 1'000'000'000;  // how long a generation is, at most
+
+ protected:
+  ~sink() = default;
+};
+
+// These wait for the recorder, and allocate; several threads at a time are served one by one.
+//
+// From the next generation on, which begins now.
+void attach(sink&);
+// It gets all that has happened until now, and nothing more.
+void detach(sink&);
+// All sinks get what has happened until now.
+void cut();
+
+// 1 while the recorder exists: for those who count the threads of the process.
+int recorder_threads();
+
+void prepare_outside_stream();
+
+}  // namespace magpie::rt::trace
