@@ -1,4 +1,4 @@
-// The command line tool: `magpie trace ...` looks at traces.
+// The command line tool: `magpie trace ...` looks at traces, `magpie top ...` at a process.
 
 #include <sys/stat.h>
 
@@ -25,6 +25,11 @@ constexpr std::string_view k_help = R"(magpie: look into programs that use magpi
   magpie trace html FILE            one page with the trace in it, to send around
   magpie trace convert --to chrome|perfetto|html FILE
       -o OUT                        instead of FILE with another ending; - is standard output
+  magpie top ADDRESS                a running process, if it has a debug::server:
+                                    host:port, or the path of a unix socket
+      --once                        print it once and end
+      --interval SECONDS            instead of 1
+      --goroutine N                 what that one does
   magpie --version
 
 The format is Go's execution trace, which "go tool trace" opens as well.
@@ -39,6 +44,7 @@ int run(const std::vector<std::string_view>& words) {
     std::cout << "magpie " << magpie::version() << '\n';
     return 0;
   }
+  if (words[0] == "top") return magpie_tool::top_command({words.begin() + 1, words.end()});
   if (words[0] == "trace") return magpie_tool::trace_command({words.begin() + 1, words.end()});
   throw magpie_tool::usage_error("there is no command \"" + std::string(words[0]) + "\"");
 }
