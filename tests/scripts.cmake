@@ -90,6 +90,8 @@ elseif(CMAKE_CROSSCOMPILING)
 else()
   magpie_python_test(tool/commands ${CMAKE_CURRENT_SOURCE_DIR}/tool/tool_test.py
     $<TARGET_FILE:magpie_tool> ${CMAKE_CURRENT_SOURCE_DIR}/data $<TARGET_FILE:program_dump>)
+  magpie_python_test(tool/top ${CMAKE_CURRENT_SOURCE_DIR}/tool/top_test.py
+    $<TARGET_FILE:magpie_tool> $<TARGET_FILE:program_debug_subject>)
   # It does not depend on how the tool is built.
   if(MAGPIE_SANITIZE)
     magpie_skipped_test(tool/viewer "not in a sanitizer build")
@@ -97,6 +99,9 @@ else()
     magpie_python_test(tool/viewer ${CMAKE_CURRENT_SOURCE_DIR}/viewer/viewer_test.py
       $<TARGET_FILE:magpie_tool> ${PROJECT_SOURCE_DIR} $<TARGET_FILE:program_make_trace>)
     set_tests_properties(tool/viewer PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:" TIMEOUT 300)
+    magpie_python_test(tool/live_page ${CMAKE_CURRENT_SOURCE_DIR}/viewer/live_test.py
+      $<TARGET_FILE:program_debug_subject>)
+    set_tests_properties(tool/live_page PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:")
   endif()
 endif()
 

@@ -53,6 +53,8 @@ struct server_options {
   // Listen on whatever interface the address means. Everybody who reaches it can read what the
   // program does, down to the names of functions: behind a firewall only.
   bool beyond_loopback = false;
+  // Keeps the last seconds of what the scheduler does, for /flight; see trace::flight_recorder.
+  bool flight_recorder = false;
 };
 
 // Lets others look at this process while it runs: a browser, curl, Prometheus, `magpie top`.
@@ -64,6 +66,8 @@ struct server_options {
 //   /sites       how many of them do the same and come from the same place, as JSON
 //   /metrics     metrics::prometheus()
 //   /stats       numbers about queues, Ps, threads and latencies, as JSON
+//   /trace       what happens in the next second, or in ?seconds=N, as an execution trace
+//   /flight      what has happened in the last ones, if the flight recorder runs
 //
 // Nothing can be changed through it. It listens on loopback only, which is any user of this
 // machine; or on a unix socket, which nobody but this user (and root) can open. Port 0 is any that

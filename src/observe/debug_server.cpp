@@ -17,13 +17,16 @@
 #include <list>
 #include <mutex>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 
+#include <magpie/blocking.h>
 #include <magpie/errors.h>
 #include <magpie/go.h>
 #include <magpie/mutex.h>
 #include <magpie/net.h>
+#include <magpie/trace.h>
 #include <magpie/wait_group.h>
 
 #include "net/host_port.h"
@@ -40,14 +43,17 @@ namespace {
 
 constexpr std::size_t k_most_head = 8 * 1024;
 constexpr std::size_t k_most_connections = 32;
-constexpr duration k_patience = 10s;       // until the request is there
-constexpr duration k_long_patience = 60s;  // until the answer is taken
+constexpr duration k_patience = 10s;           // until the request is there
+constexpr duration k_long_patience = 60s;      // until the answer is taken
+constexpr std::uint64_t k_longest_trace = 60;  // seconds
 
 constexpr std::string_view k_contents =
     "/goroutines   what every goroutine does; ?format=json, ?id=N for one\n"
     "/sites        how many of them come from the same place, as JSON\n"
     "/metrics      for Prometheus\n"
     "/stats        the same and more, as JSON\n"
+    "/trace        the next second as an execution trace; ?seconds=N\n"
+    "/flight       the last seconds as one, where the flight recorder runs\n"
     "/             a page that shows it live\n";
 
 std::optional<std::uint64_t> number_in(std::string_view text) {
@@ -79,6 +85,39 @@ http_answer goroutines_answer(const http_request& request) {
   std::string text = goroutines_text(id);
   if (text.empty()) return http_error(404, "There is no goroutine " + id_text + ".");
   return {.body = std::move(text)};
+}
+
+http_answer trace_answer(std::string bytes, const char* file_name) {
+  return {.type = "application/octet-stream",
+          .body = std::move(bytes),
+          .more_headers =
+              "Content-Disposition: attachment; filename=\"" + std::string(file_name) + "\"\r\n"};
+}
+
+// Until then, or until the client is gone or the server ends.
+void wait_for_client(net::stream& client, time_point end) {
+  client.set_read_deadline(end);
+  std::error_code failed;
+  char unasked[256];
+  while (client.read(unasked, sizeof unasked, failed) != 0 && !failed) {
+  }
+}
+
+http_answer record(const http_request& request, net::stream& client) {
+  const std::string wish = request.query_value("seconds");
+  const std::optional<std::uint64_t> seconds = wish.empty() ? 1 : number_in(wish);
+  if (!seconds || *seconds == 0 || *seconds > k_longest_trace) {
+    return http_error(400, "seconds must be a number from 1 to 60");
+  }
+  std::ostringstream bytes;
+  try {
+    trace::start(bytes);
+  } catch (const misuse&) {
+    return http_error(409, "A trace is being written already.");
+  }
+  wait_for_client(client, clock::now() + std::chrono::seconds(*seconds));
+  blocking(hand_off_now, [] { trace::stop(); });
+  return trace_answer(std::move(bytes).str(), "trace.out");
 }
 
 http_answer answer_to(const http_request& request) {
@@ -151,6 +190,7 @@ class server::state {
       std::error_code ignored;
       own_name_ = split_host_port(host_port, ignored).host;
     }
+    if (options.flight_recorder) flight_.start();
     all_.add(1);
     go({.name = "debug server"}, [this] {
       accept_all();
@@ -215,7 +255,7 @@ class server::state {
     });
   }
 
-  void serve(net::stream& client) const {
+  void serve(net::stream& client) {
     client.set_read_deadline(clock::now() + k_patience);
     std::string head;
     http_answer answer;
@@ -225,7 +265,7 @@ class server::state {
       answer = http_error(failed, failed == 431 ? "So long a request is not for this server."
                                                 : "No request has come in time.");
     } else {
-      answer = answer_safely(head, with_body);
+      answer = answer_safely(head, client, with_body);
     }
     client.set_write_deadline(clock::now() + k_long_patience);
     std::error_code gone;
@@ -261,7 +301,7 @@ class server::state {
     return 0;
   }
 
-  http_answer answer_safely(const std::string& head, bool& with_body) const {
+  http_answer answer_safely(const std::string& head, net::stream& client, bool& with_body) {
     const auto request = parse_http_request(head);
     if (!request) return http_error(400, "This is not an HTTP/1.1 request for a page.");
     with_body = request->method != "HEAD";
@@ -272,10 +312,21 @@ class server::state {
     }
     if (const auto refusal = refuse(*request)) return *refusal;
     try {
+      if (request->path == "/trace") return record(*request, client);
+      if (request->path == "/flight") return flight_answer();
       return answer_to(*request);
     } catch (const std::exception& failed) {
       return http_error(500, failed.what());
     }
+  }
+
+  http_answer flight_answer() {
+    if (!flight_.enabled()) {
+      return http_error(404, "The flight recorder is off: server_options::flight_recorder.");
+    }
+    std::ostringstream bytes;
+    blocking(hand_off_now, [&] { flight_.write_to(bytes); });
+    return trace_answer(std::move(bytes).str(), "flight.out");
   }
 
   std::optional<http_answer> refuse(const http_request& request) const {
@@ -296,6 +347,7 @@ class server::state {
   std::string path_, own_name_;
   net::unix_listener local_;
   net::tcp_listener remote_;
+  trace::flight_recorder flight_;
   mutex mutex_;
   bool ends_ = false;            // under mutex_
   std::list<net::stream> open_;  // the same; elements stay where they are

@@ -21,4 +21,7 @@ int trace_command(const std::vector<std::string_view>& words);
 // `magpie dump ...`: the same.
 int dump_command(const std::vector<std::string_view>& words);
 
+// `magpie top ...`: the same.
+int top_command(const std::vector<std::string_view>& words);
+
 }  // namespace magpie_tool

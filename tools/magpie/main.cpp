@@ -1,4 +1,5 @@
-// The command line tool: `magpie trace ...` looks at traces, `magpie dump` at a running program.
+// The command line tool: `magpie trace ...` looks at traces, `magpie dump` and `magpie top` at a
+// running program.
 
 #include <sys/stat.h>
 
@@ -26,6 +27,11 @@ constexpr std::string_view k_help = R"(magpie: look into programs that use magpi
   magpie trace convert --to chrome|perfetto|html FILE
       -o OUT                        instead of FILE with another ending; - is standard output
   magpie dump PID                   all goroutines of a running program, with their stacks
+  magpie top ADDRESS                a running process, if it has a debug::server:
+                                    host:port, or the path of a unix socket
+      --once                        print it once and end
+      --interval SECONDS            instead of 1
+      --goroutine N                 what that one does
   magpie --version
 
 The format is Go's execution trace, which "go tool trace" opens as well.
@@ -40,6 +46,7 @@ int run(const std::vector<std::string_view>& words) {
     std::cout << "magpie " << magpie::version() << '\n';
     return 0;
   }
+  if (words[0] == "top") return magpie_tool::top_command({words.begin() + 1, words.end()});
   if (words[0] == "trace") return magpie_tool::trace_command({words.begin() + 1, words.end()});
   if (words[0] == "dump") return magpie_tool::dump_command({words.begin() + 1, words.end()});
   throw magpie_tool::usage_error("there is no command \"" + std::string(words[0]) + "\"");

@@ -225,8 +225,7 @@ TEST_P(DebugServer, EndsWithConnectionsOpen) {
       EXPECT_EQ(one.read(&byte, 1, ignored), 0u);
     }
   });
-  // The last ones are about to end.
-  while (r.read_stats().goroutines != 0) std::this_thread::yield();
+  while (r.read_stats().goroutines != 0) std::this_thread::yield();  // none is left behind
 }
 
 TEST_P(DebugServer, TurnsAwayTooMany) {
@@ -263,6 +262,48 @@ TEST_P(DebugServer, AnswersManyAtATimeWhileOthersSpin) {
     over = true;
     hogs.wait();
   });
+}
+
+TEST_P(DebugServer, RecordsATrace) {
+  r.run([] {
+    const debug::server look("127.0.0.1:0");
+    auto other = async([&] { return get(look.address(), "/trace?seconds=1"); });
+    while (!trace::enabled()) this_goroutine::sleep_for(1ms);
+    EXPECT_EQ(get(look.address(), "/trace").status(), 409);
+    const answer recorded = other.get();
+    EXPECT_EQ(recorded.status(), 200);
+    EXPECT_THAT(recorded.body, StartsWith("go 1."));
+    EXPECT_FALSE(trace::enabled());
+    for (const char* const wrong : {"0", "61", "x", "-1", "1.5"}) {
+      EXPECT_EQ(get(look.address(), std::string("/trace?seconds=") + wrong).status(), 400);
+    }
+  });
+}
+
+// Nobody waits for it any more.
+TEST_P(DebugServer, EndsInTheMiddleOfATrace) {
+  r.run([] {
+    wait_group asked;
+    {
+      const debug::server look("127.0.0.1:0");
+      asked.go([at = look.address()] { get(at, "/trace?seconds=60"); });
+      while (!trace::enabled()) this_goroutine::sleep_for(1ms);
+    }
+    asked.wait();
+    EXPECT_FALSE(trace::enabled());
+  });
+}
+
+TEST_P(DebugServer, HasTheLastSeconds) {
+  r.run([] {
+    EXPECT_EQ(get(debug::server("127.0.0.1:0").address(), "/flight").status(), 404);
+    const debug::server look("127.0.0.1:0", {.flight_recorder = true});
+    for (int i = 0; i < 100; ++i) async([] {}).get();
+    const answer recorded = get(look.address(), "/flight");
+    EXPECT_EQ(recorded.status(), 200);
+    EXPECT_THAT(recorded.body, StartsWith("go 1."));
+  });
+  EXPECT_FALSE(trace::enabled());
 }
 
 TEST(DebugServerOutside, CanBeMadeByAPlainThread) {

@@ -1,0 +1,259 @@
+// top.cpp: `magpie top`, a running process in a terminal.
+
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <magpie/poll.h>
+#include <magpie/runtime.h>
+#include <magpie/select.h>
+
+#include "tools/magpie/command.h"
+#include "tools/magpie/debug_client.h"
+#include "tools/magpie/terminal.h"
+#include "tools/magpie/top_view.h"
+
+namespace magpie_tool {
+
+namespace {
+
+using seconds = std::chrono::duration<double>;
+using magpie::clock;
+
+constexpr std::string_view k_keys =
+    " q quit   p pause   s sort by count, wait, state, place   d dump one goroutine   a all";
+
+struct options {
+  std::string address;
+  bool once = false;
+  seconds interval{1};
+  std::string goroutine;  // to be dumped, instead of all else
+};
+
+options parse(const std::vector<std::string_view>& words) {
+  options result;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string_view word = words[i];
+    const auto value = [&]() -> std::string {
+      if (++i == words.size()) throw usage_error(std::string(word) + " needs a value");
+      return std::string(words[i]);
+    };
+    if (word == "--once") {
+      result.once = true;
+    } else if (word == "--interval") {
+      const std::string text = value();
+      double number = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      if (error != std::errc() || end != text.data() + text.size() || !(number >= 0.05) ||
+          number > 3600) {
+        throw usage_error("\"" + text + "\" is no number of seconds from 0.05 on");
+      }
+      result.interval = seconds(number);
+    } else if (word == "--goroutine") {
+      result.goroutine = value();
+    } else if (word.starts_with("-")) {
+      throw usage_error("unknown option " + std::string(word));
+    } else if (result.address.empty()) {
+      result.address = word;
+    } else {
+      throw usage_error("one address at a time, please");
+    }
+  }
+  if (result.address.empty()) throw usage_error("which address?");
+  return result;
+}
+
+json_value ask(const debug_client& server, const char* path) {
+  const std::string text = server.get(path);
+  try {
+    return json_value::parse(text);
+  } catch (const std::runtime_error&) {
+    throw std::runtime_error("what listens at " + server.address() +
+                             " is no magpie::debug::server");
+  }
+}
+
+void print_once(const debug_client& server, const options& wishes) {
+  const json_value before = ask(server, "/stats");
+  magpie::this_goroutine::sleep_for(std::chrono::duration_cast<magpie::duration>(wishes.interval));
+  const json_value now = ask(server, "/stats");
+  std::cout << top_text(now, before, ask(server, "/sites"), {.columns = 0, .lines = 0});
+}
+
+// Text that may be longer than the screen: begins at a line, moved by keys.
+class reading {
+ public:
+  explicit reading(std::string text) : text_(std::move(text)) {}
+
+  // False: back to the list.
+  bool key(char c, int page) {
+    if (c == 'q' || c == '\x1b' || c == 'd') return false;
+    if (c == 'j' || c == '\n') ++first_;
+    if (c == 'k') --first_;
+    if (c == ' ') first_ += page;
+    if (c == 'b') first_ -= page;
+    return true;
+  }
+
+  std::string shown(int columns, int lines) {
+    std::vector<std::string_view> all;
+    for (std::string_view rest = text_; !rest.empty();) {
+      const std::size_t end = std::min(rest.find('\n'), rest.size());
+      all.push_back(rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    const int room = std::max(1, lines - 1);
+    first_ = std::max(0, std::min(first_, static_cast<int>(all.size()) - room));
+    std::string text;
+    for (int i = first_; i < static_cast<int>(all.size()) && i < first_ + room; ++i) {
+      text += all[static_cast<std::size_t>(i)].substr(0, static_cast<std::size_t>(columns));
+      text += '\n';
+    }
+    return text + " q back   j k a line   space b a page";
+  }
+
+ private:
+  std::string text_;
+  int first_ = 0;
+};
+
+class watching {
+ public:
+  watching(const debug_client& server, const options& wishes)
+      : server_(server), interval_(wishes.interval) {}
+
+  void run() {
+    look();  // what is wrong from the start is said on a screen that stays
+    const auto step = std::chrono::duration_cast<magpie::duration>(interval_);
+    terminal screen;
+    auto next = clock::now() + step;
+    while (!over_) {
+      draw(screen);
+      magpie::select(magpie::on_readable(STDIN_FILENO, [&] { typed(screen.typed()); }),
+                     magpie::on_deadline(next, [&] {
+                       next = clock::now() + step;
+                       if (!paused_ && !text_) look_again();
+                     }));
+    }
+  }
+
+ private:
+  void look() {
+    json_value now = ask(server_, "/stats");
+    before_ = std::exchange(now_, std::move(now));
+    if (clock::now() < sites_due_) return;
+    sites_ = ask(server_, "/sites");
+    // To look at every goroutine takes long where there are many.
+    sites_due_ = clock::now() + std::chrono::duration_cast<magpie::duration>(
+                                    seconds(sites_["took"].number() * 20));
+  }
+
+  void look_again() {
+    try {
+      look();
+      problem_.clear();
+    } catch (const std::exception& failed) {
+      problem_ = failed.what();
+    }
+  }
+
+  void dump(const std::string& path) {
+    try {
+      text_.emplace(harmless(server_.get(path)));
+    } catch (const std::exception& failed) {
+      text_.emplace(failed.what());
+    }
+  }
+
+  void typed(const std::string& keys) {
+    if (keys.empty()) over_ = true;  // the terminal is gone
+    for (const char c : keys) key(c);
+  }
+
+  void key(char c) {
+    int columns = 0, lines = 0;
+    terminal::size(columns, lines);
+    if (text_) {
+      if (!text_->key(c, lines - 2)) text_.reset();
+    } else if (asking_) {
+      answer_key(c);
+    } else if (c == 'q' || c == '\x04') {
+      over_ = true;
+    } else if (c == 'p') {
+      paused_ = !paused_;
+    } else if (c == 's') {
+      order_ = static_cast<site_order>((static_cast<int>(order_) + 1) % 4);
+    } else if (c == 'd') {
+      asking_.emplace();
+    } else if (c == 'a') {
+      dump("/goroutines");
+    }
+  }
+
+  void answer_key(char c) {
+    if (c >= '0' && c <= '9') {
+      *asking_ += c;
+    } else if ((c == '\x7f' || c == '\b') && !asking_->empty()) {
+      asking_->pop_back();
+    } else if (c == '\n' || c == '\r') {
+      const std::string id = *asking_;
+      asking_.reset();
+      if (!id.empty()) dump("/goroutines?id=" + id);
+    } else if (c == '\x1b' || c == 'q') {
+      asking_.reset();
+    }
+  }
+
+  void draw(terminal& screen) {
+    int columns = 0, lines = 0;
+    terminal::size(columns, lines);
+    if (text_) return screen.show(text_->shown(columns, lines));
+    std::string all =
+        top_text(now_, before_, sites_,
+                 {.order = order_, .columns = columns, .lines = lines - 1, .colours = true});
+    screen.show(all + bottom().substr(0, static_cast<std::size_t>(std::max(columns, 20))));
+  }
+
+  std::string bottom() const {
+    if (asking_) return " dump goroutine number: " + *asking_ + "_   (Enter; Esc: none)";
+    if (!problem_.empty()) return " trying again: " + problem_;
+    return (paused_ ? " PAUSED " : "") + std::string(k_keys);
+  }
+
+  const debug_client& server_;
+  const seconds interval_;
+  json_value now_, before_, sites_;
+  magpie::time_point sites_due_{};
+  site_order order_ = site_order::count;
+  bool paused_ = false, over_ = false;
+  std::string problem_;
+  std::optional<std::string> asking_;
+  std::optional<reading> text_;
+};
+
+}  // namespace
+
+int top_command(const std::vector<std::string_view>& words) {
+  const options wishes = parse(words);
+  const debug_client server(wishes.address);
+  magpie::run([&] {
+    if (!wishes.goroutine.empty()) {
+      std::cout << harmless(server.get("/goroutines?id=" + wishes.goroutine));
+    } else if (wishes.once) {
+      print_once(server, wishes);
+    } else if (!terminal::is_there()) {
+      throw std::runtime_error("this is no terminal; --once prints what there is to see");
+    } else {
+      watching(server, wishes).run();
+    }
+  });
+  return 0;
+}
+
+}  // namespace magpie_tool
