@@ -46,15 +46,15 @@ constexpr os::nanos k_dying_patience = 100'000'000;
 
 constexpr std::size_t k_longest_name = 128;
 
+#if defined(__clang__)
+#define MAGPIE_READS_RACILY __attribute__((noinline, no_sanitize("thread")))
+#else
+#define MAGPIE_READS_RACILY __attribute__((noinline, no_sanitize_thread))
+#endif
+
 // Of what its owner writes meanwhile: the caller finds out whether it can be used.
 template <class T>
-#if defined(__clang__)
-__attribute__((no_sanitize("thread")))
-#else
-__attribute__((no_sanitize_thread))
-#endif
-[[gnu::noinline]] T
-racy(const T& from) {
+MAGPIE_READS_RACILY T racy(const T& from) {
   return *const_cast<const volatile T*>(&from);
 }
 
