@@ -279,6 +279,9 @@ class recorder final : lister {
   void write_tables() {
     generation_texts texts;
     names().visit_texts([&](std::uint64_t id, std::string_view chars) { texts.note(id, chars); });
+    names().visit_stacks(
+        [&](std::uint32_t, std::span<const std::uint64_t> words) { frame_names_.want(words); });
+    frame_names_.look_up();
     table_writer stacks(bytes_);
     const std::uint64_t now = os::ticks();
     names().visit_stacks([&](std::uint32_t id, std::span<const std::uint64_t> words) {

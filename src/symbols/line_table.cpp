@@ -1,13 +1,13 @@
 // line_table.cpp: .debug_line holds a program for each source file that was compiled. Running it
 // gives a row for every stretch of instructions: address, file, line. The names are in its head.
 
-#include "observe/line_table.h"
+#include "symbols/line_table.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
-#include "observe/byte_reader.h"
+#include "symbols/byte_reader.h"
 
 namespace magpie::rt {
 namespace {

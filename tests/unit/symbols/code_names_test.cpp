@@ -1,4 +1,4 @@
-#include "observe/code_names.h"
+#include "symbols/code_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "observe/elf_file.h"
-#include "observe/line_table.h"
+#include "symbols/elf_file.h"
+#include "symbols/line_table.h"
 #include "os/mapped_file.h"
 #include "support/printed.h"
 
@@ -35,7 +35,7 @@ TEST(CodeNames, FindFunctionFileAndLine) {
   EXPECT_THAT(testing::printed([&](printer& out) { print_function(out, *n); }),
               HasSubstr("CodeNames_FindFunctionFileAndLine_Test::TestBody()"));
   EXPECT_THAT(testing::printed([&](printer& out) { print_place(out, *n); }),
-              ContainsRegex("/tests/unit/observe/code_names_test.cpp:" + std::to_string(k_line) +
+              ContainsRegex("/tests/unit/symbols/code_names_test.cpp:" + std::to_string(k_line) +
                             " \\+0x[0-9a-f]+$"));
 }
 
