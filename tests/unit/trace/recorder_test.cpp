@@ -1,0 +1,195 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <magpie/magpie.h>
+
+#include "observe/trace_reader.h"
+#include "trace/frame_names.h"
+#include "trace/recorder.h"
+#include "trace/tables.h"
+
+namespace magpie {
+namespace {
+
+// The events of a trace; its strict reader must accept it.
+std::size_t events_in(const std::string& text) {
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(text.data());
+  rt::trace_reader reader({bytes, text.size()});
+  std::size_t events = 0;
+  for (rt::trace_event event; reader.next(event);) ++events;
+  EXPECT_EQ(reader.error(), nullptr) << reader.error()->what;
+  return events;
+}
+
+void do_something() {
+  run([] {
+    wait_group all;
+    for (int i = 0; i < 10; ++i) all.go([] { this_goroutine::yield(); });
+    all.wait();
+  });
+}
+
+TEST(Trace, OneAtATime) {
+  std::ostringstream first, second;
+  trace::stop();  // nothing
+  EXPECT_FALSE(trace::enabled());
+  trace::start(first);
+  EXPECT_TRUE(trace::enabled());
+  EXPECT_THROW(trace::start(second), misuse);
+  EXPECT_THROW(trace::start("/tmp/never_written"), misuse);
+  do_something();
+  trace::stop();
+  EXPECT_FALSE(trace::enabled());
+  EXPECT_GT(events_in(first.str()), 30u);
+  EXPECT_TRUE(second.str().empty());
+}
+
+TEST(Trace, MayBeginAgain) {
+  for (int i = 0; i < 20; ++i) {
+    std::ostringstream to;
+    trace::start(to);
+    do_something();
+    trace::stop();
+    EXPECT_GT(events_in(to.str()), 30u);
+  }
+}
+
+TEST(Trace, SaysWhenTheFileCannotBeWritten) {
+  EXPECT_THROW(trace::start("/no/such/folder/trace"), std::system_error);
+  EXPECT_FALSE(trace::enabled());
+  trace::start("/dev/full");
+  do_something();
+  EXPECT_THROW(trace::stop(), std::system_error);
+  EXPECT_FALSE(trace::enabled());
+}
+
+TEST(Trace, FromAGoroutine) {
+  std::ostringstream to;
+  run([&] {
+    trace::start(to);
+    const trace::region here("here");
+    this_goroutine::yield();
+    trace::log("a", "b");
+    trace::stop();
+  });
+  EXPECT_GT(events_in(to.str()), 3u);
+}
+
+TEST(Trace, WhatAPlainThreadSaysIsPassedOver) {
+  std::ostringstream to;
+  trace::start(to);
+  const trace::task task("t");
+  const trace::region region("r");
+  trace::log("a", "b");
+  EXPECT_EQ(task.id(), 0u);
+  trace::stop();
+  events_in(to.str());
+}
+
+TEST(FlightRecorder, RulesOfUse) {
+  trace::flight_recorder recorder(std::chrono::seconds(1), 1 << 20);
+  std::ostringstream to;
+  EXPECT_THROW(recorder.write_to(to), misuse);
+  recorder.stop();  // nothing
+  recorder.start();
+  EXPECT_THROW(recorder.start(), misuse);
+  do_something();
+  recorder.write_to(to);
+  EXPECT_GT(events_in(to.str()), 30u);
+  do_something();
+  std::ostringstream more;
+  recorder.write_to(more);
+  EXPECT_GT(events_in(more.str()), events_in(to.str()));
+  recorder.stop();
+  EXPECT_FALSE(recorder.enabled());
+}
+
+TEST(FlightRecorder, RunsBesideATraceAndAnother) {
+  trace::flight_recorder a, b;
+  a.start();
+  do_something();
+  std::ostringstream to, from_a, from_b;
+  trace::start(to);
+  do_something();
+  b.start();
+  do_something();
+  a.write_to(from_a);
+  a.stop();
+  trace::stop();
+  do_something();
+  b.write_to(from_b);
+  EXPECT_GT(events_in(from_a.str()), events_in(to.str()));
+  EXPECT_GT(events_in(to.str()), 30u);
+  EXPECT_GT(events_in(from_b.str()), 30u);
+}
+
+}  // namespace
+
+namespace rt::trace {
+namespace {
+
+TEST(TraceTables, TheSameStackHasOneIdForAllThreads) {
+  tables* const names = tables::make();
+  std::vector<std::thread> threads;
+  std::vector<std::vector<std::uint32_t>> ids(4);
+  for (auto& mine : ids) {
+    threads.emplace_back([&] {
+      for (std::uintptr_t i = 1; i <= 1000; ++i) {
+        const std::uintptr_t frames[] = {i, i + 1, 7};
+        mine.push_back(names->stack(frames));
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  for (const auto& mine : ids) EXPECT_EQ(mine, ids[0]);
+  EXPECT_EQ(std::set<std::uint32_t>(ids[0].begin(), ids[0].end()).size(), 1000u);
+  EXPECT_EQ(*std::max_element(ids[0].begin(), ids[0].end()), 1000u);
+  std::size_t seen = 0;
+  names->visit_stacks([&](std::uint32_t, std::span<const std::uint64_t> frames) {
+    ++seen;
+    EXPECT_EQ(frames.size(), 3u);
+  });
+  EXPECT_EQ(seen, 1000u);
+  names->clear();
+  names->visit_stacks([](std::uint32_t, std::span<const std::uint64_t>) { FAIL(); });
+}
+
+TEST(TraceTables, FullOnesAnswerWithNothing) {
+  tables* const names = tables::make();
+  std::size_t without = 0;
+  for (std::uintptr_t i = 1; i <= 40'000; ++i) without += names->stack({&i, 1}) == 0 ? 1 : 0;
+  EXPECT_GT(without, 0u);
+  EXPECT_NE(names->text_id("a"), 0u);
+  EXPECT_EQ(names->text_id(""), 0u);
+}
+
+TEST(TraceNames, AreTheUsersOwn) {
+  EXPECT_EQ(without_wrappers("main"), "main");
+  EXPECT_EQ(without_wrappers("void magpie::detail::call_inline<main::{lambda()#1}>(void*)"),
+            "main::{lambda()#1}");
+  EXPECT_EQ(without_wrappers("void magpie::detail::call_inline<magpie::detail::async_task<long, "
+                             "magpie::detail::bind_decayed<long (&)(long, int), long, "
+                             "int>(long (&)(long, int), long&&, int&&)::{lambda()#1}> >(void*)"),
+            "long (&)(long, int)");
+}
+
+TEST(TraceProcs, NumbersAreSmallAndNotUsedTwice) {
+  const std::uint32_t a = take_proc_number();
+  const std::uint32_t b = take_proc_number();
+  EXPECT_NE(a, b);
+  give_back_proc_number(b);
+  EXPECT_EQ(take_proc_number(), b);  // no trace is being written
+  give_back_proc_number(b);
+  give_back_proc_number(a);
+}
+
+}  // namespace
+}  // namespace rt::trace
+}  // namespace magpie
