@@ -38,7 +38,9 @@ demo: ## build the library and run the tour of what it can do
 	@$(SETUP) build
 	@$(call configure,release,-DMAGPIE_TESTS=OFF)
 	@$(call build,build/release)
-	@build/release/examples/tour
+	@build/release/examples/tour build/tour.trace
+	@build/release/tools/magpie/magpie trace html build/tour.trace -o build/tour.html
+	@echo "To look at it: open build/tour.html in a browser, or run go tool trace build/tour.trace"
 
 test: ## build with debug checks and run all tests
 	@$(SETUP) test

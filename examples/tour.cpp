@@ -1,4 +1,5 @@
 // A walk through what magpie does, with numbers from this machine and the scheduler's own counters.
+// With the name of a file: a part of it is recorded there, as a trace.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -499,6 +500,7 @@ void show_counters() {
 
 int main(int count, char** arguments) {
   if (count == 2 && std::strcmp(arguments[1], "overflow") == 0) return overflow();
+  const char* const trace = count == 2 ? arguments[1] : nullptr;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   std::printf("magpie %s on %d CPUs (affinity and cgroup quota)\n",
               std::string(magpie::version()).c_str(), magpie::cpu_count());
@@ -510,12 +512,15 @@ int main(int count, char** arguments) {
   select_the_first();
   share_a_mutex();
   sleep_together();
+  if (trace != nullptr) magpie::trace::start(trace);
   cancel_a_tree();
   serve_connections();
   block_threads();
   resize();
+  magpie::trace::stop();
   show_exception();
   show_overflow(arguments[0]);
   show_counters();
+  if (trace != nullptr) std::printf("\nFrom \"Cancel\" to \"Resize\" it was recorded: %s\n", trace);
   return 0;
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include <magpie/blocking.h>
 #include <magpie/export.h>
 #include <magpie/time.h>
 
@@ -88,5 +89,30 @@ class MAGPIE_API server {
   class state;
   std::unique_ptr<state> state_;
 };
+
+
+// No goroutine of any runtime runs while one exists: for a look at data that goroutines change, or
+// at their stacks. From a plain thread, or from a goroutine, which goes on as inside blocking() and
+// must not wait for another one. A second pause waits for the end of the first.
+//
+// Not stopped are those inside blocking(), before they come back. One whose thread sleeps in the
+// kernel outside of it may run for a moment when that ends. Where preemption is switched off, and
+// inside no_preempt, the pause begins when everybody has made a call into the runtime.
+class MAGPIE_API world_pause {
+ public:
+  world_pause();
+  ~world_pause();
+  world_pause(const world_pause&) = delete;
+  world_pause& operator=(const world_pause&) = delete;
+
+ private:
+  detail::blocking_scope without_p_;
+};
+
+// Calls visit(low, high, context) for the part in use of the stack of every goroutine but those
+// that never ran, under a world_pause: of one inside blocking(), and of the one that pauses, for
+// all of the stack. What a goroutine had in registers when a signal stopped it is not on its stack.
+// visit must not call the runtime.
+MAGPIE_API void visit_stacks(void (*visit)(void* low, void* high, void* context), void* context);
 
 }  // namespace magpie::debug

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include <magpie/detail/task.h>
 
@@ -108,6 +109,17 @@ struct alignas(2 * k_cache_line) G {
   void wait_while_pinned(goroutine_state meanwhile);
 };
 static_assert(sizeof(G) == 2 * k_cache_line);
+
+// For what one who does not own the G reads, and believes only when it turns out that the owner has
+// not changed meanwhile. Both sides, relaxed: the belief is ordered by other means.
+template <class T>
+void store_for_lookers(T& field, std::type_identity_t<T> value) {
+  std::atomic_ref<T>(field).store(value, relaxed);  // relaxed: see above
+}
+template <class T>
+T look_at(const T& field) {
+  return std::atomic_ref<T>(const_cast<T&>(field)).load(relaxed);  // relaxed: see above
+}
 
 using goroutine_queue = intrusive_queue<G, &G::next>;
 using goroutine_stack = intrusive_stack<G, &G::next>;

@@ -94,9 +94,11 @@ void goroutine_text::print_object(printer& out, const goroutine_record& g) const
   if (g.held_by != holder_kind::goroutine) return;
   out << ", held by goroutine " << g.holder;
   const auto& all = snapshot_.goroutines();
-  const goroutine_record* const holder =
+  const goroutine_record* holder =
       std::lower_bound(all.begin(), all.end(), g.holder,
                        [](const goroutine_record& r, std::uint64_t id) { return r.id < id; });
+  // A lock may be shared by runtimes, but mostly is not.
+  while (holder != all.end() && holder->id == g.holder && holder->runtime != g.runtime) ++holder;
   if (holder != all.end() && holder->id == g.holder && holder->name_size != 0) {
     out << " \"" << snapshot_.name_of(*holder) << '"';
   }

@@ -14,7 +14,7 @@
 #include <cstddef>
 
 #include "base/print.h"
-#include "observe/code_names.h"
+#include "symbols/code_names.h"
 #include "sched/snapshot.h"
 
 namespace magpie::rt {

@@ -6,11 +6,13 @@
 
 #include <cstdlib>
 #include <new>
+#include <string>
 #include <utility>
 
 #include <magpie/debug.h>
 
 #include "observe/goroutine_text.h"
+#include "os/file.h"
 #include "os/memory.h"
 #include "sched/report.h"
 #include "sched/snapshot.h"
@@ -52,7 +54,14 @@ void print_goroutines(printer& out, report_scope scope) {
   out.flush();
 }
 
-void dump_on_request() {
+void dump_on_request(dump_target target) {
+  if (target.process != 0) {
+    // Of the process that asked, if it is still there and may be looked into.
+    const std::string path =
+        "/proc/" + std::to_string(target.process) + "/fd/" + std::to_string(target.descriptor);
+    const auto to = os::open_path(path.c_str(), {.write = true}, 0);
+    if (to) return debug::dump(to->get());
+  }
   snapshot s;
   s.take();
   const goroutine_text text(s, {});
@@ -73,16 +82,16 @@ void print_stack(printer& out, const std::uintptr_t* frames, std::size_t count,
   print_creator(out, names, spawn_site, parent);
 }
 
-bool print_source_place(printer& out, std::uintptr_t inside) {
+void print_source_place(printer& out, std::uintptr_t inside) {
   code_names names;
   names.want(inside);
   names.look_up(code_names::style::mangled);
   const code_name* const n = names.find(inside);
-  if (n == nullptr || n->source.file == nullptr) return false;
+  if (n == nullptr || n->source.file == nullptr) return;
   code_name plain = *n;
   plain.function = nullptr;
+  out << " at ";
   print_place(out, plain);
-  return true;
 }
 
 }  // namespace magpie::rt

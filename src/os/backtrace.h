@@ -12,9 +12,9 @@ namespace magpie::rt::os {
 // that this does not happen in a signal handler.
 void prepare_backtraces();
 
-// Says which line of which file an address inside an instruction comes from; false: it cannot.
-// Signal-safe. Set by the layer that knows; until then no lines are shown.
-using place_namer = bool (*)(printer&, std::uintptr_t inside);
+// Prints " at FILE:LINE" for an address inside an instruction, or nothing. Signal-safe. Set by the
+// layer that knows; until then no lines are shown.
+using place_namer = void (*)(printer&, std::uintptr_t inside);
 void set_place_namer(place_namer);
 
 // Prints the calling thread's frames, innermost first, one to a line. Of a very deep stack the

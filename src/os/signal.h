@@ -32,6 +32,8 @@ struct signal_event {
   std::uintptr_t frame_pointer;
   const void* timer;    // of the thread_timer that sent it, or null
   bool from_ourselves;  // by send_signal()
+  int sender;           // the process that queued it with a value; 0: it has none
+  int value;            // as queued
 
   // Hands the signal to the handler that was there before ours. Without one the default action
   // follows: for a fault by returning to the instruction, which faults again, so that the core

@@ -19,7 +19,7 @@ namespace magpie::rt {
 bool scheduler::all_goroutines_wait_locked() const {
   // First: what an expired timer has woken is to be seen in what follows.
   if (timers_may_wake() || io_waiters() != 0) return false;
-  return wish_count_ == 0 && !stopping_ && idle_ps_.size() == static_cast<std::size_t>(procs()) &&
+  return wish_count_ == 0 && !stopping_ && !paused_ && idle_ps_.size() == static_cast<std::size_t>(procs()) &&
          idle_ms_.size() + locked_sleepers_ == static_cast<std::size_t>(threads_) &&
          global_.length() == 0 && live_goroutines() != 0;
 }

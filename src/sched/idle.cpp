@@ -104,8 +104,15 @@ void scheduler::start_m(P* p, bool spinning) {
   {
     const os::lock_guard hold(lock_);
     found = pop_sleeper_locked();
-    if (found.m == nullptr) return request_thread_locked(p, spinning);
+    if (found.m == nullptr && !p->retired.load(relaxed)) {  // relaxed: written under the lock
+      return request_thread_locked(p, spinning);
+    }
+    if (found.m == nullptr) {
+      if (spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: wake_p() brings the fence
+      rest_retired_locked(p);
+    }
   }
+  if (found.m == nullptr) return wake_p();
   wake_sleeper(found, p, spinning);
 }
 

@@ -1,5 +1,7 @@
 #include "sched/local.h"
 
+#include <atomic>
+
 #include <magpie/go.h>
 
 #include "sched/gate.h"
@@ -7,7 +9,11 @@
 namespace magpie::rt {
 
 goroutine_extra& extra_of(G& g) {
-  if (g.extra == nullptr) g.extra = new goroutine_extra;
+  if (g.extra == nullptr) {
+    auto* const made = new goroutine_extra;
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // as in drop_extra()
+    g.extra = made;
+  }
   return *g.extra;
 }
 
@@ -17,8 +23,11 @@ void drop_extra(G& g) {
     local->destroy(local->value);
     delete local;
   }
-  delete g.extra;
+  // It may be stopped anywhere here, and dumps read the name.
+  goroutine_extra* const dropped = g.extra;
   g.extra = nullptr;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  delete dropped;
 }
 
 }  // namespace magpie::rt

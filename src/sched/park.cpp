@@ -145,7 +145,7 @@ M* scheduler::give_way(M* m) {
   G* const g = m->current;
   if (g == nullptr || g->unstoppable != 0) return m;
   m->yield_requested.store(false, relaxed);  // relaxed: a request that comes now asks again
-  if (!somebody_waits_for(*m->p)) return m;
+  if (!somebody_waits_for(*m->p) && !m->p->retired.load(relaxed)) return m;  // as above
   m->p->counters.preemptions.add();
   m->p->stopped.others_turns.add();
   g->stop(goroutine_state::runnable);

@@ -247,7 +247,8 @@ void scheduler::stop_with_p(M& m, std::uint64_t request, const os::signal_event&
     const os::lock_guard hold(lock_);
     if (reason == k_make_room && idle_ms_.empty()) return request_spare_locked();
     next = pop_successor_locked(p);
-    if (next.m == nullptr) return;
+    // A P that is not to be used any more needs nobody. relaxed: written under the lock.
+    if (next.m == nullptr && !p.retired.load(relaxed)) return;
     p.counters.preemptions.add();
     note_stop(m, event);
     trace_preempt(m, *m.current, event);
@@ -260,8 +261,9 @@ void scheduler::stop_with_p(M& m, std::uint64_t request, const os::signal_event&
     } else {
       push_stopped_locked(p, m);
     }
+    if (next.m == nullptr) rest_retired_locked(&p);
   }
-  wake_sleeper(next, &p, false);
+  if (next.m != nullptr) wake_sleeper(next, &p, false);
   wake_p();
   wait_while_stopped(m);
 }
@@ -423,9 +425,13 @@ void scheduler::look_at_orphans(os::nanos now) {
     const os::thread_view view = os::look_at_thread(m->thread);
     if (view.activity == os::thread_activity::asleep) note_stall_locked(*m, view, now);
     if (preempts_ && has_run && view.activity == os::thread_activity::running) {
-      send_request_locked(*m, request_for(0, k_orphaned), now);
+      stop_orphan_soon_locked(*m, now);
     }
   }
+}
+
+void scheduler::stop_orphan_soon_locked(M& m, os::nanos now) {
+  if (preempts_) send_request_locked(m, request_for(0, k_orphaned), now);
 }
 
 }  // namespace magpie::rt

@@ -28,7 +28,7 @@ G& new_goroutine(const destination& to, M* m, std::size_t stack_size, const void
   G* const g = to.home.new_g(to.m);
   const G* const parent = m != nullptr ? m->current : current_g();  // null inside blocking()
   parent_of(*g) = parent != nullptr ? parent->id : 0;
-  g->spawn_site = site;
+  store_for_lookers(g->spawn_site, site);
   g->size_class = stack_size == 0 ? to.home.default_class() : class_for(stack_size);
   return *g;
 }
@@ -215,7 +215,10 @@ std::string_view name() noexcept {
 }
 
 void set_name(std::string_view name) {
-  if (G* const g = current_g()) extra_of(*g).name = name;
+  G* const g = current_g();
+  if (g == nullptr) return;
+  const no_preempt whole;  // a dump may read the name of one that was stopped
+  extra_of(*g).name = name;
 }
 
 void yield() {

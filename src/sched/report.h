@@ -36,16 +36,22 @@ enum class report_scope {
 // While the process ends; without the heap and without waiting for anybody for long.
 void print_goroutines(printer&, report_scope);
 
-// The service's: what SIGQUIT asks for, to standard error.
-void dump_on_request();
+// Where a dump goes: to a descriptor of another process, which has asked for it, or else to
+// standard error.
+struct dump_target {
+  int process = 0;
+  int descriptor = 0;
+};
+// The service's: what SIGQUIT asks for.
+void dump_on_request(dump_target);
 
 // Frames given by addresses inside of their instructions, and who spawned the goroutine. Takes the
 // heap, and locks of libc.
 void print_stack(printer&, const std::uintptr_t* frames, std::size_t count, const void* spawn_site,
                  std::uint64_t parent);
 
-// One place: "/src/server.cpp:41". While the process ends. False: it is not known.
-bool print_source_place(printer&, std::uintptr_t inside);
+// " at /src/server.cpp:41", or nothing. While the process ends.
+void print_source_place(printer&, std::uintptr_t inside);
 
 // ---- Written here, for those above ------------------------------------------------------------
 

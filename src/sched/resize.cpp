@@ -22,6 +22,10 @@ int scheduler::resize(int count) {
   {
     const os::lock_guard hold(lock_);
     before = procs();
+    if (paused_) {
+      procs_after_pause_ = count;
+      return before;
+    }
     for (int i = ps_made_.load(relaxed); i < count; ++i) {  // relaxed: written under the lock
       const auto memory = os::allocate_records(sizeof(P));
       if (!memory) fatal("no memory for another P");
@@ -52,6 +56,14 @@ int scheduler::resize(int count) {
   return before;
 }
 
+// The same for one that nobody holds. Whoever calls wakes somebody for what it had to run.
+void scheduler::rest_retired_locked(P* p) {
+  goroutine_queue rest;
+  p->queue.drain_into(rest);
+  global_.push_all(rest);
+  p->off = true;
+}
+
 // The holder gives up a P that is not to be used any more.
 void scheduler::retire_p(M& m) {
   P* const p = m.p;
@@ -62,7 +74,9 @@ void scheduler::retire_p(M& m) {
   {
     const os::lock_guard hold(lock_);
     while (G* const g = p->free_gs.pop()) free_gs_.push_back(g);
-    while (M* const stopped = pop_stopped_locked(*p)) push_stopped_locked(*ps_[0], *stopped);
+    while (p != ps_[0] && p->stopped.first != nullptr) {
+      push_stopped_locked(*ps_[0], *pop_stopped_locked(*p));
+    }
     release_p(m);
     if (p->retired.load(relaxed)) {  // relaxed: written under the lock
       p->off = true;

@@ -60,6 +60,7 @@ bool scheduler::run(M& m, G* g) {
   for (;;) {
     m.current = g;
     switch_to(m.own, g->fiber, &m);
+    m.trace.moment_passed();
     finish_switch(m);
     if (m.ends_with_goroutine) return false;
     if (m.stopped_locked == nullptr) return true;
@@ -73,7 +74,7 @@ bool scheduler::run(M& m, G* g) {
 run_queue::popped scheduler::find_runnable(M& m) {
   if (m.found.g != nullptr) return std::exchange(m.found, {});
   for (;;) {
-    if (m.p == nullptr || m.p->retired.load(relaxed)) {  // relaxed: a later turn is soon enough
+    while (m.p == nullptr || m.p->retired.load(relaxed)) {  // relaxed: a later turn will do
       if (m.p != nullptr) retire_p(m);
       if (!sleep_until_work(m)) return {};
     }

@@ -21,8 +21,8 @@
 
 #include "base/atomic.h"
 #include "fiber/stack_pool.h"
-#include "os/cpu.h"
 #include "os/clock.h"
+#include "os/cpu.h"
 #include "os/fork.h"
 #include "os/lock.h"
 #include "os/note.h"
@@ -186,7 +186,7 @@ class scheduler final : private trace::source {
   // ---- tracing.cpp ----
 
   // Unique in the process.
-  std::uint64_t trace_id(const G& g) const { return (trace_number_ << 40) | g.id; }
+  std::uint64_t trace_id(const G& g) const { return (trace_number_ << 40) | look_at(g.id); }
 
   // ---- snapshot.cpp ----
 
@@ -386,6 +386,7 @@ class scheduler final : private trace::source {
   void send_request_locked(M& m, std::uint64_t request, os::nanos now);
   void stop_runner(P& p, M& m, os::nanos now, bool make_room);
   void look_at_orphans(os::nanos now);
+  void stop_orphan_soon_locked(M& m, os::nanos now);
 
   // takeover.cpp
   bool take_from_sleeper(P& p, M& suspect);
@@ -444,6 +445,7 @@ class scheduler final : private trace::source {
 
   // snapshot.cpp
   friend class snapshot;
+  friend void for_each_runtime(void (*visit)(scheduler&, void*), void*);
   struct running_look;
   static running_look g_look;
   enum class reading {
@@ -479,6 +481,15 @@ class scheduler final : private trace::source {
   // resize.cpp
   int resize(int count);
   void retire_p(M& m);
+  void rest_retired_locked(P* p);
+
+  // pause.cpp
+  friend class world;
+  void begin_pause();
+  bool look_at_pause(os::nanos now);  // true: nobody runs
+  void end_pause();
+  template <class Visit>
+  void for_each_parked_stack(Visit visit);
 
  public:
   const config settings;
@@ -494,7 +505,7 @@ class scheduler final : private trace::source {
   atomic<bool> follows_cpus_{false};
   atomic<os::nanos> coarse_now_{os::now()};
   bool holds_lock_while_dying_ = false;  // under the lock; for its holder
-  scheduler* next_runtime_ = nullptr;  // in the registry, under its lock
+  scheduler* next_runtime_ = nullptr;    // in the registry, under its lock
 
   // Read at every wake, written when a thread falls asleep or wakes: a line of their own.
   alignas(k_cache_line) atomic<int> idle_count_{0};
@@ -527,6 +538,8 @@ class scheduler final : private trace::source {
   M* watcher_ = nullptr;
   bool watcher_in_poller_ = false;
   bool stopping_ = false;
+  bool paused_ = false;  // no P is to be used
+  int procs_after_pause_ = 0;
   bool monitor_rests_ = false;  // every P was idle: whoever takes one wakes the monitor
   // Wishes for threads, granted by the spawner: making a thread allocates and may block, which
   // nobody who holds a P may do. One P is in at most one wish.
@@ -575,6 +588,9 @@ class [[nodiscard]] urgent_wakes {
   urgent_wakes(const urgent_wakes&) = delete;
   urgent_wakes& operator=(const urgent_wakes&) = delete;
 };
+
+// Every runtime there is, one after the other, under the registry's lock: snapshot.cpp.
+void for_each_runtime(void (*visit)(scheduler&, void* argument), void* argument);
 
 // The calling thread's M; null on a thread that is not the runtime's. Never inlined, and never
 // kept across a possible switch: a goroutine may go on on another thread.

@@ -18,6 +18,8 @@ atomic<int> g_threads{0};
 os::futex_word g_word{0};  // changes when there is something to do
 atomic<bool> g_ends{false};
 atomic<bool> g_dump_wanted{false};
+atomic<dump_target> g_target{};  // 64 bits: no lock in it
+static_assert(atomic<dump_target>::is_always_lock_free);
 
 struct {
   atomic<void (*)(void*)> job{nullptr};
@@ -35,7 +37,7 @@ void service_main(void*) {
     const std::uint32_t seen = g_word.load(acquire);  // pairs with poke()
     if (g_ends.load(acquire)) return;                 // pairs with runtime_leaves_service()
     // relaxed: only one of them takes it. acquire: pairs with ask_service().
-    if (g_dump_wanted.exchange(false, relaxed)) dump_on_request();
+    if (g_dump_wanted.exchange(false, relaxed)) dump_on_request(g_target.load(relaxed));
     if (auto* const job = g_question.job.exchange(nullptr, acquire)) {
       job(g_question.argument);
       g_question.done.store(1, release);  // pairs with ask_service()
@@ -70,7 +72,8 @@ void runtime_leaves_service() {
 
 int service_threads() { return g_threads.load(relaxed); }  // relaxed: a count
 
-void request_dump() {
+void request_dump(dump_target target) {
+  g_target.store(target, relaxed);     // as below; of two requests at a time the last one counts
   g_dump_wanted.store(true, relaxed);  // relaxed: poke() publishes it
   poke();
 }

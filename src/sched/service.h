@@ -4,6 +4,7 @@
 #pragma once
 
 #include "os/clock.h"
+#include "sched/report.h"
 
 namespace magpie::rt {
 
@@ -15,7 +16,7 @@ void runtime_leaves_service();
 int service_threads();
 
 // The service calls dump_on_request() of report.h. Signal-safe.
-void request_dump();
+void request_dump(dump_target);
 
 // Runs job(argument) on the service's thread. False: that did not happen in time, and may still.
 // Once, in a process that ends.

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "fiber/unwind.h"
 #include "os/fence.h"
@@ -43,15 +44,17 @@ constexpr os::nanos k_patience = 20'000'000;
 // How long one who dies waits for a lock that somebody may hold for ever.
 constexpr os::nanos k_dying_patience = 100'000'000;
 
+constexpr std::size_t k_longest_name = 128;
+
+#if defined(__clang__)
+#define MAGPIE_READS_RACILY __attribute__((noinline, no_sanitize("thread")))
+#else
+#define MAGPIE_READS_RACILY __attribute__((noinline, no_sanitize_thread))
+#endif
+
 // Of what its owner writes meanwhile: the caller finds out whether it can be used.
 template <class T>
-#if defined(__clang__)
-__attribute__((no_sanitize("thread")))
-#else
-__attribute__((no_sanitize_thread))
-#endif
-[[gnu::noinline]] T
-racy(const T& from) {
+MAGPIE_READS_RACILY T racy(const T& from) {
   return *const_cast<const volatile T*>(&from);
 }
 
@@ -98,6 +101,8 @@ struct scheduler::running_look {
   unwind_registers registers;
   std::uintptr_t stack_low = 0, stack_high = 0;
   std::size_t size = 0;  // 0: that goroutine does not run there any more
+  char name[k_longest_name];
+  std::size_t name_size = 0;
   alignas(16) std::byte copy[32 << 10];
 };
 scheduler::running_look scheduler::g_look;
@@ -115,6 +120,11 @@ void scheduler::leave_registry() {
   scheduler** link = &g_runtimes;
   while (*link != this) link = &(*link)->next_runtime_;
   *link = next_runtime_;
+}
+
+void for_each_runtime(void (*visit)(scheduler&, void* argument), void* argument) {
+  const os::lock_guard hold(g_registry_lock);
+  for (scheduler* s = g_runtimes; s != nullptr; s = s->next_runtime_) visit(*s, argument);
 }
 
 // ---- Frames -----------------------------------------------------------------------------------
@@ -218,7 +228,6 @@ scheduler::reading scheduler::read_pinned(const G& g, snapshot& out) const {
     }
   }
   if (g.extra != nullptr) {
-    constexpr std::size_t k_longest_name = 128;
     r.name_at = static_cast<std::uint32_t>(out.names_.size());
     r.name_size = static_cast<std::uint32_t>(std::min(g.extra->name.size(), k_longest_name));
     if (!out.names_.add(g.extra->name.data(), r.name_size)) r.name_size = 0;
@@ -242,6 +251,20 @@ void scheduler::read_batch(G* const* batch, std::size_t count, snapshot& out) {
 
 // ---- One that runs ----------------------------------------------------------------------------
 
+namespace {
+
+// Of one that may go on at any moment: from copies, each of which may be of anything.
+std::size_t copy_name(const G& g, char* to) {
+  alignas(goroutine_extra) std::byte copy[sizeof(goroutine_extra)];
+  const auto place = reinterpret_cast<std::uintptr_t>(racy(g.extra));
+  if (place == 0 || os::copy_memory(place, copy, sizeof copy) != sizeof copy) return 0;
+  const std::string& name = reinterpret_cast<const goroutine_extra*>(copy)->name;
+  const std::size_t size = std::min(name.size(), k_longest_name);
+  return os::copy_memory(reinterpret_cast<std::uintptr_t>(name.data()), to, size);
+}
+
+}  // namespace
+
 // Under the lock, so that the M is there.
 M* scheduler::runner_of_locked(const G& g) const {
   for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: under the lock
@@ -260,7 +283,7 @@ void scheduler::answer_look(M& m, const os::signal_event& event) {
   int wanted = running_look::wanted;
   // acquire: pairs with the release of the one who asks.
   if (!look.at.compare_exchange_strong(wanted, running_look::busy, acquire, relaxed)) return;
-  look.size = 0;
+  look.size = look.name_size = 0;
   const G* const g = m.current;
   const stack* const on = g != nullptr ? g->fiber.stack : nullptr;
   if (on != nullptr && g->id == look.goroutine) {
@@ -271,6 +294,10 @@ void scheduler::answer_look(M& m, const os::signal_event& event) {
       look.registers.program_counter = event.program_counter;
       look.stack_low = low;
       look.stack_high = high;
+      if (g->extra != nullptr && g->unstoppable == 0) {  // not while it is given one
+        look.name_size = std::min(g->extra->name.size(), k_longest_name);
+        std::memcpy(look.name, g->extra->name.data(), look.name_size);
+      }
       look.size = os::copy_memory(event.stack_pointer, look.copy,
                                   std::min(sizeof look.copy, high - event.stack_pointer));
     }
@@ -289,7 +316,7 @@ bool scheduler::read_running(const G& g, snapshot& out) {
   r.locked = racy(g.locked);
   r.state = goroutine_state::running;
   r.view = stack_view::unavailable;
-  look.size = 0;
+  look.size = look.name_size = 0;
   bool asked = false;
   if (lock_for_snapshot(out)) {
     M* const m = runner_of_locked(g);
@@ -306,6 +333,7 @@ bool scheduler::read_running(const G& g, snapshot& out) {
       look.stack_high = reinterpret_cast<std::uintptr_t>(on.high);
       if (read && view.stack_pointer >= look.stack_low && view.stack_pointer < look.stack_high) {
         r.system_call = view.system_call;
+        look.name_size = copy_name(g, look.name);
         look.registers = {};
         look.registers.program_counter = view.program_counter;
         look.registers.values[unwind_registers::k_stack_pointer] = view.stack_pointer;
@@ -345,6 +373,10 @@ bool scheduler::read_running(const G& g, snapshot& out) {
     r.stack_pointer = sp;
     stack_walk walk(out.modules_, {sp, sp + look.size, look.copy}, look.registers, true);
     out.add_frames(r, walk);
+    r.name_at = static_cast<std::uint32_t>(out.names_.size());
+    if (out.names_.add(look.name, look.name_size)) {
+      r.name_size = static_cast<std::uint32_t>(look.name_size);
+    }
   }
   out.goroutines_.add(r);
   return true;
@@ -494,7 +526,9 @@ void snapshot::remove_caller() {
   release_after(g_registry_lock, dying_);
   find_holders();
   std::sort(goroutines_.begin(), goroutines_.end(),
-            [](const goroutine_record& a, const goroutine_record& b) { return a.id < b.id; });
+            [](const goroutine_record& a, const goroutine_record& b) {
+              return a.id != b.id ? a.id < b.id : a.runtime < b.runtime;
+            });
   return runtimes_.size() == static_cast<std::size_t>(runtime_);
 }
 

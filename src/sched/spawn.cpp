@@ -94,7 +94,7 @@ void scheduler::spawn(M* m, G* g) {
       p.next_goroutine_id = goroutine_ids_.fetch_add(k_batch, relaxed);
       p.end_goroutine_id = p.next_goroutine_id + k_batch;
     }
-    g->id = p.next_goroutine_id++;
+    store_for_lookers(g->id, p.next_goroutine_id++);
     trace_create(m, *g);
     g->transition(goroutine_state::dead, goroutine_state::runnable);
     p.counters.spawned.add();
@@ -104,14 +104,16 @@ void scheduler::spawn(M* m, G* g) {
   }
   spawned_outside_.fetch_add(1, relaxed);  // relaxed: published with the goroutine
   if (current_m() == nullptr) note_outside_thread();
-  g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+  // relaxed: only distinct numbers are wanted.
+  store_for_lookers(g->id, goroutine_ids_.fetch_add(1, relaxed));
   trace_create(nullptr, *g);
   g->transition(goroutine_state::dead, goroutine_state::runnable);
   push_from_outside(g);
 }
 
 void scheduler::spawn_announced(M* m, G* g) {
-  g->id = goroutine_ids_.fetch_add(1, relaxed);  // relaxed: only distinct numbers are wanted
+  // relaxed: only distinct numbers are wanted.
+  store_for_lookers(g->id, goroutine_ids_.fetch_add(1, relaxed));
   parent_of(*g) = 0;
   trace_create(m, *g);
   g->transition(goroutine_state::dead, goroutine_state::runnable);

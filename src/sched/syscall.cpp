@@ -124,19 +124,21 @@ void scheduler::hand_off_p(P* p) {
   if (idle_count_.load(relaxed) == 0 && spinning_.compare_exchange_strong(nobody, 1, relaxed)) {
     return start_m(p, true);  // nobody looks for work, and no P is spare: somebody should look
   }
+  bool rests = false;
   {
     const os::lock_guard hold(lock_);
     ++hand_offs_;
-    if (M* const next = pop_stopped_locked(*p)) {  // it has come meanwhile
+    rests = p->retired.load(relaxed);  // relaxed: written under the lock
+    if (rests) {
+      rest_retired_locked(p);
+    } else if (M* const next = pop_stopped_locked(*p)) {  // it has come meanwhile
       next->handed_p = p;
       return next->wake.wake();
+    } else {
+      put_idle_locked(p);  // [leave], see idle.cpp
     }
-    if (p->retired.load(relaxed)) {  // relaxed: written under the lock
-      p->off = true;
-      return;
-    }
-    put_idle_locked(p);  // [leave], see idle.cpp
   }
+  if (rests) return wake_p();
   os::heavy_fence();                                     // [fence]
   if (last_look() == visible_work::stealable) wake_p();  // [recheck]
 }

@@ -42,7 +42,7 @@ void alarm::on_call(M* m, timed_call& due) {
     return where.withdraw_spawn();
   }
   G* const g = where.new_g(m);
-  g->spawn_site = self.site;
+  store_for_lookers(g->spawn_site, self.site);
   g->size_class = where.default_class();
   g->task = &self.task;
   alarm* const closure = &self;

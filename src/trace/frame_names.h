@@ -34,20 +34,22 @@ class generation_texts {
 
 class frame_names {
  public:
+  // All frames of a generation, before any of them is resolved: names are looked up together.
+  void want(std::span<const std::uint64_t> words);
+  void look_up();
+
   // Innermost first, as they came; without the runtime's own frames at both ends.
   std::vector<frame> resolve(std::span<const std::uint64_t> words, generation_texts&);
 
  private:
   struct place {
     std::string function, file;
+    std::uint64_t line = 0;
     bool is_ours = false;
   };
-  const place& place_of(std::uint64_t pc);
 
   std::unordered_map<std::uint64_t, place> places_;
+  std::vector<std::uint64_t> wanted_;  // without a name so far
 };
-
-// The closure inside the functions by which magpie calls it: what users would call the goroutine.
-std::string without_wrappers(const std::string& function);
 
 }  // namespace magpie::rt::trace

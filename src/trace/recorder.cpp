@@ -279,6 +279,9 @@ class recorder final : lister {
   void write_tables() {
     generation_texts texts;
     names().visit_texts([&](std::uint64_t id, std::string_view chars) { texts.note(id, chars); });
+    names().visit_stacks(
+        [&](std::uint32_t, std::span<const std::uint64_t> words) { frame_names_.want(words); });
+    frame_names_.look_up();
     table_writer stacks(bytes_);
     const std::uint64_t now = os::ticks();
     names().visit_stacks([&](std::uint32_t id, std::span<const std::uint64_t> words) {
@@ -330,7 +333,7 @@ constinit os::futex_word g_asked{0};
 constinit atomic<request*> g_request{nullptr};
 constinit atomic<bool> g_runs{false};
 std::uint64_t g_last_generation = 0;  // of all sessions; the recorder's, and under g_control
-os::thread g_thread;                  // under g_control
+os::thread* g_thread = nullptr;       // under g_control; may run until the process ends
 sink* g_first_sink = nullptr;         // what the recorder starts with
 
 void wait_for_request(os::nanos until, const recorder& self) {
@@ -383,7 +386,7 @@ void attach(sink& s) {
   auto thread = os::thread::start(recorder_main, &started, {.name = "magpie-trace"});
   if (!thread)
     fatal("cannot start the thread \"magpie-trace\" (", os::error_name(thread.error()), ")");
-  g_thread = std::move(*thread);
+  g_thread = new os::thread(std::move(*thread));
   g_runs.store(true, relaxed);  // relaxed: a number for reports
   started.wait();
 }
@@ -393,7 +396,8 @@ void detach(sink& s) {
   request wish{request::kind::detach, &s};
   ask(wish);
   if (on()) return;  // for another sink
-  g_thread.join();
+  g_thread->join();
+  delete g_thread;
   g_runs.store(false, relaxed);  // relaxed: as above
 }
 

@@ -41,14 +41,19 @@ std::uint32_t name_stack(tables& names, const goroutine_facts& facts) {
 
 class [[nodiscard]] stream::section {
  public:
-  explicit section(stream& s) : s_(s) {
+  enum class clock {
+    fresh,
+    same_moment,  // as the event before, if that has said so
+  };
+  explicit section(stream& s, clock which = clock::fresh) : s_(s) {
     s.writing_.store(true, relaxed);  // relaxed: the fence orders it
     os::light_fence();
     // acquire: the tables of the generation are ready.
     const std::uint64_t generation = g_session.generation.load(acquire);
     open_ = generation != 0;
     if (!open_) return;
-    s.now_ = os::ticks();
+    if (!s.moment_lasts_ || which == clock::fresh) s.now_ = os::ticks();
+    s.moment_lasts_ = false;
     if (s.generation_ != generation) [[unlikely]]
       s.begin_generation(generation);
   }
@@ -291,7 +296,7 @@ void stream::proc_steal(proc& p) {
 // ---- Goroutines -------------------------------------------------------------------------------
 
 void stream::go_start(proc& p, const goroutine& g) {
-  const section open(*this);
+  const section open(*this, section::clock::same_moment);
   if (!open) return;
   hold(p);
   make_runnable(g, belief::runnable);
@@ -306,6 +311,7 @@ void stream::go_block(proc& p, const goroutine& g, text reason, frames at) {
   g.mark->set({generation_, belief::waiting, is.sequence});
   write<event::go_block>(reason, stack_of(at));
   bind_g(nullptr, false);
+  moment_lasts_ = true;
 }
 
 void stream::go_stop(proc& p, const goroutine& g, text reason, frames at) {
@@ -316,6 +322,7 @@ void stream::go_stop(proc& p, const goroutine& g, text reason, frames at) {
   g.mark->set({generation_, belief::runnable, is.sequence});
   write<event::go_stop>(reason, stack_of(at));
   bind_g(nullptr, false);
+  moment_lasts_ = true;
 }
 
 void stream::go_destroy(proc& p, const goroutine& g) {
@@ -325,6 +332,7 @@ void stream::go_destroy(proc& p, const goroutine& g) {
   g.mark->set({generation_, belief::nothing, 0});
   write<event::go_destroy>();
   bind_g(nullptr, false);
+  moment_lasts_ = true;
 }
 
 void stream::go_create(proc& p, const goroutine* self, const goroutine& made, frames at) {
@@ -337,7 +345,8 @@ void stream::go_create(proc& p, const goroutine* self, const goroutine& made, fr
 }
 
 void stream::go_unblock(const goroutine& g, frames at) {
-  const section open(*this);
+  const bool lasts = moment_lasts_;
+  const section open(*this, section::clock::same_moment);
   if (!open) return;
   for (;;) {
     mark_value is;
@@ -353,6 +362,7 @@ void stream::go_unblock(const goroutine& g, frames at) {
     if (is.state != belief::waiting) return;
     g.mark->set({generation_, belief::runnable, is.sequence + 1});
     write<event::go_unblock>(g.id, is.sequence + 1, stack_of(at));
+    moment_lasts_ = lasts;
     return;
   }
 }

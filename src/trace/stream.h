@@ -142,6 +142,10 @@ class stream {
   void log(proc& p, const goroutine& g, std::uint64_t task, std::string_view category,
            std::string_view message, frames at);
 
+  // A goroutine that stops and the one that starts after it share one reading of the clock, which
+  // is most of what an event costs. Not when the thread has looked for work in between.
+  void moment_passed() { moment_lasts_ = false; }
+
   // The recorder's.
   void wait_until_outside() const;
   void flush(std::uint64_t generation);
@@ -186,6 +190,7 @@ class stream {
   atomic<bool> writing_{false};
   std::uint64_t generation_ = 0;  // of the last section
   std::uint64_t now_ = 0;         // of the section
+  bool moment_lasts_ = false;     // and of the next one
   tables* names_ = nullptr;       // of the generation
   slot* to_ = nullptr;
   slot slots_[2];

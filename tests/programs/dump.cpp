@@ -121,6 +121,11 @@ int main(int, char** argv) {
     if (how == "quit_twice") std::raise(SIGQUIT);
     run([] { this_goroutine::sleep_for(500ms); });
     std::puts("went on");
+  } else if (how == "wait") {  // until it is killed
+    run([] { animals.fill(); });
+    std::puts("ready");
+    std::fflush(stdout);
+    for (;;) pause();
   } else if (how == "own_handler") {
     std::signal(SIGQUIT, [](int) { (void)!write(1, "mine\n", 5); });
     run([] {});

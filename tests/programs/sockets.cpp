@@ -106,6 +106,9 @@ line start_clients(int port, int count) {
   if (child < 0) fail("fork");
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // If the parent has ended before that, there is nothing to await.
+    close(down[1]);
+    close(up[0]);
     const line parent{down[0], up[1]};
     parent.await();
     clients(port, count, parent);

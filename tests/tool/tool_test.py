@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The command line tool, as its users meet it.
 
-    tool_test.py MAGPIE DATA_FOLDER
+    tool_test.py MAGPIE DATA_FOLDER DUMP_PROGRAM
 """
 
 import base64
@@ -16,7 +16,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-MAGPIE, DATA = sys.argv[1], pathlib.Path(sys.argv[2])
+MAGPIE, DATA, DUMP = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
 
 
 def magpie(*words):
@@ -205,6 +205,39 @@ class Tool(unittest.TestCase):
                     refused.exception.close()
             finally:
                 server.terminate()
+
+
+class Dump(unittest.TestCase):
+    def test_shows_the_goroutines_of_a_process_that_goes_on(self):
+        with subprocess.Popen([DUMP, "wait"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as program:
+            try:
+                self.assertEqual(program.stdout.readline(), "ready\n")
+                for _ in range(3):  # several within a second: not a reason to end
+                    done = magpie("dump", program.pid)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertIn("[sync.Mutex.Lock] \"locker\":\n", done.stdout)
+                    self.assertIn("\nhog()\n", done.stdout)
+                    self.assertIsNone(program.poll())
+            finally:
+                program.kill()
+                said = program.stderr.read()
+            self.assertNotIn("SIGQUIT", said)
+
+    def test_spares_processes_without_magpie(self):
+        with subprocess.Popen(["sleep", "100"]) as other:
+            try:
+                done = magpie("dump", other.pid)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("no magpie runtime", done.stderr)
+                self.assertIsNone(other.poll())
+            finally:
+                other.kill()
+
+    def test_wants_a_process(self):
+        self.assertEqual(magpie("dump").returncode, 2)
+        self.assertEqual(magpie("dump", "init").returncode, 2)
+        self.assertIn("no process", magpie("dump", "999999999").stderr)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,10 @@ class usage_error : public std::runtime_error {
 // `magpie trace ...`: the words after "trace". Returns the exit code.
 int trace_command(const std::vector<std::string_view>& words);
 
-// `magpie top ...`: the words after "top".
+// `magpie dump ...`: the same.
+int dump_command(const std::vector<std::string_view>& words);
+
+// `magpie top ...`: the same.
 int top_command(const std::vector<std::string_view>& words);
 
 }  // namespace magpie_tool

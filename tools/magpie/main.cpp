@@ -1,4 +1,5 @@
-// The command line tool: `magpie trace ...` looks at traces, `magpie top ...` at a process.
+// The command line tool: `magpie trace ...` looks at traces, `magpie dump` and `magpie top` at a
+// running program.
 
 #include <sys/stat.h>
 
@@ -25,6 +26,7 @@ constexpr std::string_view k_help = R"(magpie: look into programs that use magpi
   magpie trace html FILE            one page with the trace in it, to send around
   magpie trace convert --to chrome|perfetto|html FILE
       -o OUT                        instead of FILE with another ending; - is standard output
+  magpie dump PID                   all goroutines of a running program, with their stacks
   magpie top ADDRESS                a running process, if it has a debug::server:
                                     host:port, or the path of a unix socket
       --once                        print it once and end
@@ -46,6 +48,7 @@ int run(const std::vector<std::string_view>& words) {
   }
   if (words[0] == "top") return magpie_tool::top_command({words.begin() + 1, words.end()});
   if (words[0] == "trace") return magpie_tool::trace_command({words.begin() + 1, words.end()});
+  if (words[0] == "dump") return magpie_tool::dump_command({words.begin() + 1, words.end()});
   throw magpie_tool::usage_error("there is no command \"" + std::string(words[0]) + "\"");
 }
 

@@ -30,10 +30,7 @@ void print_place(printer& out, std::uintptr_t pc, std::uintptr_t inside) {
     out << " (" << info.dli_fname << '+' << hex{pc - base} << ')';
   }
   // acquire pairs with the release in set_place_namer.
-  if (const place_namer name = g_place_namer.load(acquire)) {
-    out << ' ';
-    name(out, inside);
-  }
+  if (const place_namer name = g_place_namer.load(acquire)) name(out, inside);
 }
 
 // Keeps both ends of a stack of any depth. Equal neighbours, which is what a recursion looks

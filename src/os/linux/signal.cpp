@@ -53,6 +53,10 @@ signal_event describe(int number, siginfo_t* info, void* context) {
 #endif
   if (info->si_code == SI_TIMER) event.timer = info->si_value.sival_ptr;
   event.from_ourselves = info->si_code == SI_TKILL && info->si_pid == getpid();
+  if (info->si_code == SI_QUEUE) {
+    event.sender = info->si_pid;
+    event.value = info->si_value.sival_int;
+  }
   event.raw_info = info;
   event.raw_context = context;
   return event;

@@ -1,13 +1,13 @@
 // line_table.cpp: .debug_line holds a program for each source file that was compiled. Running it
 // gives a row for every stretch of instructions: address, file, line. The names are in its head.
 
-#include "observe/line_table.h"
+#include "symbols/line_table.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 
-#include "observe/byte_reader.h"
+#include "symbols/byte_reader.h"
 
 namespace magpie::rt {
 namespace {
@@ -189,12 +189,22 @@ class row_finder {
              line_table::on_found found, void* context)
       : unit_(u), begin_(addresses), end_(addresses + count), found_(found), context_(context) {}
 
+  // First without a look at any name: most units have nothing to say about any of the addresses.
   void run() {
+    pass();
+    if (!hit_) return;
+    names_ = true;
+    pass();
+  }
+
+ private:
+  void pass() {
+    now_ = {};
+    has_previous_ = has_caller_ = false;
     byte_reader in = unit_.program;
     while (!in.at_end()) step(in);
   }
 
- private:
   void step(byte_reader& in) {
     const std::uint8_t code = in.byte();
     if (code >= unit_.first_special) {
@@ -255,6 +265,8 @@ class row_finder {
     if (has_previous_ && previous_.address != 0 && previous_.address < now_.address) {
       const std::uint64_t* at = std::lower_bound(begin_, end_, previous_.address);
       for (; at != end_ && *at < now_.address; ++at) {
+        hit_ = true;
+        if (!names_) break;
         line_table::hit hit;
         hit.place = name(previous_);
         if (has_caller_) {
@@ -265,7 +277,7 @@ class row_finder {
       }
     }
     previous_ = now_;
-    if (is_user_file(now_.file)) {
+    if (names_ && is_user_file(now_.file)) {
       caller_ = now_;
       has_caller_ = true;
     }
@@ -300,6 +312,7 @@ class row_finder {
   void* const context_;
   row now_, previous_, caller_;
   bool has_previous_ = false, has_caller_ = false;
+  bool hit_ = false, names_ = false;
   file_kind files_[512] = {};
 };
 

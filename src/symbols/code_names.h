@@ -13,11 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "base/print.h"
-#include "observe/line_table.h"
 #include "os/mapped_list.h"
 #include "os/modules.h"
+#include "symbols/line_table.h"
 
 namespace magpie::rt {
 
@@ -67,6 +68,22 @@ class code_names {
   os::module_table modules_;
   os::mapped_list<code_name> names_;
   os::mapped_list<std::span<const std::byte>> files_;
+};
+
+// Of a source file that is known, without the "x/.." that builds in folders of their own leave in
+// it.
+class source_path {
+ public:
+  explicit source_path(const source_place&);
+  std::string_view text() const { return {text_, size_}; }
+
+ private:
+  void add(std::string_view piece);
+  void put(std::string_view part);
+  void up();
+
+  char text_[1024];
+  std::size_t size_ = 0;
 };
 
 // "serve(connection&)", or the address.

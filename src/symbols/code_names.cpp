@@ -1,4 +1,4 @@
-#include "observe/code_names.h"
+#include "symbols/code_names.h"
 
 #include <cxxabi.h>
 
@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/atomic.h"
-#include "observe/elf_file.h"
 #include "os/mapped_file.h"
+#include "symbols/elf_file.h"
 
 namespace magpie::rt {
 
@@ -152,51 +152,47 @@ void print_function(printer& out, const code_name& n) {
   }
 }
 
-namespace {
-
-// A path in pieces, without the "x/.." that builds in folders of their own leave in it.
-class path_text {
- public:
-  void add(std::string_view piece) {
-    while (!piece.empty()) {
-      const std::size_t slash = piece.find('/');
-      const std::string_view name = piece.substr(0, slash);
-      if (slash == 0 && size_ == 0) {
-        put("/");
-      } else if (name == "..") {
-        up();
-      } else if (!name.empty() && name != ".") {
-        if (size_ != 0 && text_[size_ - 1] != '/') put("/");
-        put(name);
-      }
-      if (slash == std::string_view::npos) break;
-      piece.remove_prefix(slash + 1);
-    }
-  }
-  std::string_view text() const { return {text_, size_}; }
-
- private:
-  void put(std::string_view part) {
-    const std::size_t fits = std::min(part.size(), sizeof text_ - size_);
-    std::memcpy(text_ + size_, part.data(), fits);
-    size_ += fits;
-  }
-  void up() {
-    const std::size_t slash = text().rfind('/');
-    const bool can =
-        slash != std::string_view::npos && slash + 1 != size_ && text().substr(slash + 1) != "..";
-    if (!can) {
+void source_path::add(std::string_view piece) {
+  while (!piece.empty()) {
+    const std::size_t slash = piece.find('/');
+    const std::string_view name = piece.substr(0, slash);
+    if (slash == 0 && size_ == 0) {
+      put("/");
+    } else if (name == "..") {
+      up();
+    } else if (!name.empty() && name != ".") {
       if (size_ != 0 && text_[size_ - 1] != '/') put("/");
-      return put("..");
+      put(name);
     }
-    size_ = slash == 0 ? 1 : slash;
+    if (slash == std::string_view::npos) break;
+    piece.remove_prefix(slash + 1);
   }
+}
 
-  char text_[1024];
-  std::size_t size_ = 0;
-};
+void source_path::put(std::string_view part) {
+  const std::size_t fits = std::min(part.size(), sizeof text_ - size_);
+  std::memcpy(text_ + size_, part.data(), fits);
+  size_ += fits;
+}
 
-}  // namespace
+void source_path::up() {
+  const std::size_t slash = text().rfind('/');
+  const bool can =
+      slash != std::string_view::npos && slash + 1 != size_ && text().substr(slash + 1) != "..";
+  if (!can) {
+    if (size_ != 0 && text_[size_ - 1] != '/') put("/");
+    return put("..");
+  }
+  size_ = slash == 0 ? 1 : slash;
+}
+
+source_path::source_path(const source_place& s) {
+  if (*s.file != '/') {
+    if (*s.directory != '/' && std::strcmp(s.base, s.directory) != 0) add(s.base);
+    add(s.directory);
+  }
+  add(s.file);
+}
 
 void print_place(printer& out, const code_name& n) {
   const source_place& s = n.source;
@@ -208,13 +204,7 @@ void print_place(printer& out, const code_name& n) {
     }
     return;
   }
-  path_text path;
-  if (*s.file != '/') {
-    if (*s.directory != '/' && std::strcmp(s.base, s.directory) != 0) path.add(s.base);
-    path.add(s.directory);
-  }
-  path.add(s.file);
-  out << path.text() << ':' << s.line;
+  out << source_path(s).text() << ':' << s.line;
   if (n.function != nullptr) out << " +" << hex{n.offset};
 }
 

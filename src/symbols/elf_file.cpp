@@ -1,6 +1,6 @@
-#include "observe/elf_file.h"
+#include "symbols/elf_file.h"
 
-#include "observe/byte_reader.h"
+#include "symbols/byte_reader.h"
 
 namespace magpie::rt {
 namespace {

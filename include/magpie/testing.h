@@ -1,0 +1,58 @@
+// For tests of programs that use magpie.
+//
+// A goroutine that nobody will ever wake costs memory until the process ends, and nobody notices.
+// A test can:
+//
+//   TEST(Server, LeavesNothingBehind) {
+//     magpie::testing::leak_check check([](const std::string& text) { ADD_FAILURE() << text; });
+//     ...
+//   }                                              // fails if a goroutine is left
+//
+//   magpie::testing::leak_check check;             // without a framework: ends the process
+//
+//   magpie::testing::leak_check check;             // or ask
+//   ...
+//   EXPECT_EQ(check.leaks(), "");
+//
+// Any thread, any runtime. Not in <magpie/magpie.h>.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+
+#include <magpie/detail/duration.h>
+#include <magpie/export.h>
+
+namespace magpie::testing {
+
+class MAGPIE_API leak_check {
+ public:
+  // Goroutines that are there now are nobody's leak. `on_leak` is called by the destructor, with
+  // the text of leaks(); without one the text goes to standard error and the process aborts.
+  explicit leak_check(std::function<void(const std::string&)> on_leak = nullptr);
+  // Unless leaks() was called, or dismiss().
+  ~leak_check();
+  leak_check(const leak_check&) = delete;
+  leak_check& operator=(const leak_check&) = delete;
+
+  // The goroutines that have come since and are still there, with their stacks and where they were
+  // spawned; "" when there are none. Those on their way out get some time to end.
+  std::string leaks(duration patience = std::chrono::seconds(1));
+
+  // What is left is meant to be.
+  void dismiss() { armed_ = false; }
+
+ private:
+  using identity = std::pair<std::uint64_t, std::string>;  // ids alone differ per runtime only
+  std::map<identity, int> present() const;
+
+  std::function<void(const std::string&)> on_leak_;
+  std::map<identity, int> before_;
+  bool armed_ = true;
+};
+
+}  // namespace magpie::testing

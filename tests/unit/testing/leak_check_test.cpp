@@ -1,0 +1,74 @@
+#include <magpie/testing.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include <magpie/magpie.h>
+
+namespace magpie {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using namespace std::chrono_literals;
+
+TEST(LeakCheck, NothingLeftIsNoLeak) {
+  runtime r({.procs = 2});
+  testing::leak_check check;
+  for (int i = 0; i < 100; ++i) r.go([] { this_goroutine::sleep_for(1ms); });
+  EXPECT_EQ(check.leaks(10s), "");
+}
+
+TEST(LeakCheck, NamesWhoIsLeftAndWhereItWasSpawned) {
+  runtime r({.procs = 2});
+  const channel<int> c;
+  std::optional<std::string> told;
+  {
+    const testing::leak_check check([&](const std::string& text) { told = text; });
+    r.go([=] {
+      this_goroutine::set_name("forgotten");
+      c.receive();
+    });
+  }
+  ASSERT_TRUE(told.has_value());
+  EXPECT_THAT(*told, HasSubstr("[chan receive] \"forgotten\":\n"));
+  EXPECT_THAT(*told, HasSubstr("\ncreated by "));
+  EXPECT_THAT(*told, HasSubstr("leak_check_test.cpp:"));
+  c.close();
+}
+
+TEST(LeakCheck, ThoseFromBeforeDoNotCount) {
+  runtime r({.procs = 1});
+  const channel<int> c;
+  r.go([=] { c.receive(); });
+  {
+    testing::leak_check check;
+    EXPECT_EQ(check.leaks(0s), "");
+  }
+  c.close();
+}
+
+TEST(LeakCheck, TheGoroutineThatChecksDoesNotCount) {
+  runtime r({.procs = 1});
+  r.run([] {
+    testing::leak_check check;
+    EXPECT_EQ(check.leaks(0s), "");
+  });
+}
+
+TEST(LeakCheck, CanBeDismissed) {
+  runtime r({.procs = 1});
+  const channel<int> c;
+  {
+    testing::leak_check check([](const std::string& text) { ADD_FAILURE() << text; });
+    r.go([=] { c.receive(); });
+    check.dismiss();
+  }
+  c.close();
+}
+
+}  // namespace
+}  // namespace magpie

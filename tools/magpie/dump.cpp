@@ -1,0 +1,99 @@
+// magpie dump PID: asks a running program for its goroutines.
+//
+// By SIGQUIT, with a value that says who asks: the program then writes to a pipe of ours, which it
+// finds under /proc, instead of to its own standard error. Nothing is attached to the program, and
+// it goes on. A program without magpie would die of the signal, so that is found out first.
+
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "tools/magpie/command.h"
+
+namespace magpie_tool {
+namespace {
+
+constexpr int k_dump_here = 0x6d616700;  // as in sched/report.cpp
+constexpr int k_patience_ms = 10'000;
+
+pid_t parse_pid(std::string_view word) {
+  pid_t pid = 0;
+  const auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), pid);
+  if (failure != std::errc() || end != word.data() + word.size() || pid <= 0) {
+    throw usage_error("\"" + std::string(word) + "\" is not the number of a process");
+  }
+  return pid;
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+// Every program with a runtime in it has a thread of that name.
+bool runs_magpie(pid_t pid) {
+  const std::string tasks = "/proc/" + std::to_string(pid) + "/task";
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(tasks.c_str()), closedir);
+  if (folder == nullptr) throw std::runtime_error("there is no process " + std::to_string(pid));
+  while (const dirent* const entry = readdir(folder.get())) {
+    if (first_line(tasks + "/" + entry->d_name + "/comm") == "magpie-service") return true;
+  }
+  return false;
+}
+
+bool catches_quit(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("SigCgt:", 0) != 0) continue;
+    return (std::stoull(line.substr(7), nullptr, 16) >> (SIGQUIT - 1) & 1) != 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+int dump_command(const std::vector<std::string_view>& words) {
+  if (words.size() != 1) throw usage_error("dump wants one PID");
+  const pid_t pid = parse_pid(words[0]);
+  const std::string who = "process " + std::to_string(pid);
+  if (!runs_magpie(pid)) throw std::runtime_error(who + " has no magpie runtime in it");
+  if (!catches_quit(pid)) throw std::runtime_error(who + " does not listen to SIGQUIT");
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error(std::strerror(errno));
+  sigval value{};
+  value.sival_int = k_dump_here + ends[1];
+  if (sigqueue(pid, SIGQUIT, value) != 0) {
+    throw std::runtime_error(who + " cannot be asked: " + std::strerror(errno));
+  }
+  bool begun = false;
+  for (;;) {
+    pollfd wait{ends[0], POLLIN, 0};
+    if (poll(&wait, 1, k_patience_ms) == 0) {
+      throw std::runtime_error(who +
+                               " has not answered within ten seconds: it may have written to its "
+                               "own standard error, or handle SIGQUIT itself");
+    }
+    char text[1 << 16];
+    const ssize_t got = read(ends[0], text, sizeof text);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return 0;
+    // From now on the program has the other end open, and its end is the end.
+    if (!begun) close(ends[1]);
+    begun = true;
+    std::cout.write(text, got);
+  }
+}
+
+}  // namespace magpie_tool
