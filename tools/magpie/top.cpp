@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <chrono>
-#include <cmath>
 #include <iostream>
 #include <optional>
 #include <string>
