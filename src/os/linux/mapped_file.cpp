@@ -9,17 +9,18 @@
 
 namespace magpie::rt::os {
 
-// Straight to the kernel where libc's function is a cancellation point.
+// Straight to the kernel, all of it: libc's functions may be cancellation points, and a sanitizer
+// that sees some calls with a descriptor but not the others takes its next use for a race.
 std::span<const std::byte> map_file(const char* path) {
   std::span<const std::byte> bytes;
   const int saved_errno = errno;
   const long file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
   if (file >= 0) {
     struct stat about {};
-    if (fstat(static_cast<int>(file), &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
+    if (syscall(SYS_fstat, file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0) {
       const auto size = static_cast<std::size_t>(about.st_size);
-      void* const mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, static_cast<int>(file), 0);
-      if (mapped != MAP_FAILED) bytes = {static_cast<const std::byte*>(mapped), size};
+      const long mapped = syscall(SYS_mmap, nullptr, size, PROT_READ, MAP_PRIVATE, file, 0L);
+      if (mapped != -1) bytes = {reinterpret_cast<const std::byte*>(mapped), size};
     }
     syscall(SYS_close, file);
   }
