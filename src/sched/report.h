@@ -38,7 +38,7 @@ void print_goroutines(printer&, report_scope);
 
 // Where a dump goes: to a descriptor of another process, which has asked for it, or else to
 // standard error.
-struct dump_target {
+struct alignas(8) dump_target {
   int process = 0;
   int descriptor = 0;
 };
