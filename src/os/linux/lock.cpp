@@ -68,9 +68,9 @@ lock::~lock() {
 }
 
 void lock::acquire() {
+  count_up();  // first of all: the handler may not meet a rank that is not counted
   // Checked before waiting: the wrong order is reported instead of deadlocking.
   note_acquired(rank_);
-  count_up();
   std::uint32_t expected = free;
   // acquire pairs with the release in release(): what the last holder wrote is visible.
   if (!word_.compare_exchange_strong(expected, held, rt::acquire, relaxed)) acquire_slow();

@@ -13,6 +13,7 @@
 
 #include "os/memory.h"
 #include "os/note.h"
+#include "os/signal.h"
 #include "support/asleep.h"
 #include "support/subprocess.h"
 
@@ -200,6 +201,32 @@ TEST(Lock, RanksHeldByOtherThreadsDoNotCount) {
     assert_no_locks_held();
     const lock_guard also(low);
   }).join();
+}
+
+std::atomic<int> g_handler_runs{0};
+thread_timer* g_ticks = nullptr;
+
+// A handler on the thread that may take other locks while none is held sees every one that is,
+// from before its rank is noted: or its own would be out of order.
+TEST(Lock, IsCountedForAHandlerAtWhateverInstructionItComes) {
+  thread_timer ticks;
+  const int number = SIGRTMIN + 4;
+  struct sigaction action {};
+  action.sa_handler = [](int) {
+    if (locks_held() == 0) assert_no_locks_held();
+    // Long enough for the thread to get somewhere before the next one.
+    g_ticks->set(20'000 + g_handler_runs.fetch_add(1) % 1'000);
+  };
+  ASSERT_EQ(sigaction(number, &action, nullptr), 0);
+  ASSERT_TRUE(ticks.make(thread_timer::clock::real, number));
+  g_ticks = &ticks;
+  ticks.set(1'000);
+  lock l{lock_rank::leaf};
+  while (g_handler_runs.load() < 10'000) {
+    for (int i = 0; i < 100; ++i) const lock_guard hold(l);
+  }
+  ticks.stop();
+  signal(number, SIG_IGN);
 }
 
 #ifdef NDEBUG

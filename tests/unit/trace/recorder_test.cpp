@@ -11,7 +11,6 @@
 #include <magpie/magpie.h>
 
 #include "observe/trace_reader.h"
-#include "trace/frame_names.h"
 #include "trace/recorder.h"
 #include "trace/tables.h"
 
@@ -168,16 +167,6 @@ TEST(TraceTables, FullOnesAnswerWithNothing) {
   EXPECT_GT(without, 0u);
   EXPECT_NE(names->text_id("a"), 0u);
   EXPECT_EQ(names->text_id(""), 0u);
-}
-
-TEST(TraceNames, AreTheUsersOwn) {
-  EXPECT_EQ(without_wrappers("main"), "main");
-  EXPECT_EQ(without_wrappers("void magpie::detail::call_inline<main::{lambda()#1}>(void*)"),
-            "main::{lambda()#1}");
-  EXPECT_EQ(without_wrappers("void magpie::detail::call_inline<magpie::detail::async_task<long, "
-                             "magpie::detail::bind_decayed<long (&)(long, int), long, "
-                             "int>(long (&)(long, int), long&&, int&&)::{lambda()#1}> >(void*)"),
-            "long (&)(long, int)");
 }
 
 TEST(TraceProcs, NumbersAreSmallAndNotUsedTwice) {
