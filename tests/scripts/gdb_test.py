@@ -86,8 +86,10 @@ class OfGoroutines:
     subject = None
 
     def test_all_goroutines_are_listed_with_what_they_wait_for(self):
-        for words in ("chan receive", "sleep", "sync.Mutex.Lock", "syscall", "runnable", "running"):
+        for words in ("chan receive", "sleep", "sync.Mutex.Lock", "syscall", "runnable"):
             self.assertRegex(self.subject.list, r"(?m)^[* ] \d+ +%s " % re.escape(words))
+        # Of the two that spin one runs, unless the P was just on its way to the other.
+        self.assertEqual(len(re.findall(r"(?m)^[* ] \d+ +run(?:ning|nable) ", self.subject.list)), 2)
         self.assertRegex(self.subject.list, r'chan receive +"the receiver"  created by ')
 
     def test_listed_by_state(self):
@@ -142,7 +144,7 @@ class OfGoroutines:
         self.assertIn("= nil channel", self.subject.printers)
         self.assertRegex(self.subject.printers, r"locked mutex, held by goroutine \d+, 1 goroutine waiting")
         self.assertIn("= unlocked mutex", self.subject.printers)
-        self.assertRegex(self.subject.printers, r"P0 with M\d+, 0 in the queue, 1 stopped, \d+ turns")
+        self.assertRegex(self.subject.printers, r"P0.*, 0 in the queue, \d stopped, \d+ turns")
         self.assertRegex(self.subject.printers, r"= goroutine \d+ \[[\w. ]+\].*, created by ")
         self.assertNotIn("Python Exception", self.subject.printers)
 
