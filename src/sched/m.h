@@ -33,7 +33,6 @@ struct M : thread_state {
   scheduler& scheduler_;
   const int id;
   const os::thread_id thread = os::current_thread_id();
-  rt::trace::stream trace{static_cast<std::uint64_t>(thread)};
 
   rt::fiber own;         // the thread's own stack: looks for work, sleeps
   G* current = nullptr;  // the goroutine it runs
@@ -107,6 +106,8 @@ struct M : thread_state {
   };
   sighting sightings[16];
   std::uint64_t progress_seen = 0;  // by holds_back()
+
+  rt::trace::stream trace{static_cast<std::uint64_t>(thread)};
 };
 
 }  // namespace magpie::rt

@@ -35,7 +35,6 @@ struct alignas(k_cache_line) P {
   P(int number, stack_pool& pool) : id(number), stacks(pool) {}
 
   const int id;
-  rt::trace::proc trace;
 
   // How many slices those in the queue have had: all that have begun, but for those of the stopped;
   // and a chain through run_next that was ended has had one more. Any thread.
@@ -49,7 +48,6 @@ struct alignas(k_cache_line) P {
   counter turns;
   counter slices;
   p_counters counters;
-  latency_histogram latencies;  // of those who were timed and began here. Written by the owner
 
   // Any thread. Filled by the owner, emptied by whoever finds that it is time.
   timer_heap timers;
@@ -123,6 +121,9 @@ struct alignas(k_cache_line) P {
     os::nanos cpu_time = 0;  // of m's thread
     os::nanos looked_at = 0, asleep_since = 0;
   } watched;  // what the monitor saw last, and since when
+
+  rt::trace::proc trace;
+  latency_histogram latencies;  // of those who were timed and began here. Written by the owner
 };
 
 }  // namespace magpie::rt
