@@ -164,12 +164,20 @@ source_place name_file(const unit& u, std::uint64_t number) {
   return place;
 }
 
+// Whether the path goes through the folders, from wherever it begins.
+bool goes_through(const char* path, const char* folders) {
+  for (const char* at = path; (at = std::strstr(at, folders)) != nullptr; ++at) {
+    if (at == path || at[-1] == '/') return true;
+  }
+  return false;
+}
+
 // Of magpie, or of the standard library.
 bool is_library_header(const source_place& place) {
   if (place.file == nullptr) return true;
   for (const char* const part : {place.directory, place.file}) {
-    for (const char* const mark : {"/include/magpie", "/magpie/detail", "/c++/"}) {
-      if (std::strstr(part, mark) != nullptr) return true;
+    for (const char* const folders : {"include/magpie", "magpie/detail", "c++/"}) {
+      if (goes_through(part, folders)) return true;
     }
   }
   return false;
