@@ -257,6 +257,8 @@ TEST_P(DumpProgramBuilt, ShowsEveryState) {
         "created by zoo::fill\\(\\) in goroutine 1\n\t.*dump.cpp:[0-9]+ "}) {
     EXPECT_THAT(end.output, ContainsRegex(part));
   }
+  // Spawned by the program, not by the header that helped it.
+  EXPECT_THAT(end.output, Not(ContainsRegex("created by [^\n]*\n[^\n]*include/magpie")));
 }
 
 TEST(DumpProgram, TakesManyGoroutines) {
