@@ -95,9 +95,10 @@ void expect_sound(const std::vector<debug::goroutine_info>& infos) {
     EXPECT_FALSE(info.spawn_site.empty());
     if (info.state != "waiting" || info.stack.empty()) continue;
     // A whole stack comes to the goroutine's function.
-    const bool whole = std::any_of(
-        info.stack.begin(), info.stack.end(),
-        [](const std::string& frame) { return frame.find("::load::") != std::string::npos; });
+    const bool whole =
+        std::any_of(info.stack.begin(), info.stack.end(), [](const std::string& frame) {
+          return frame.starts_with("magpie::(anonymous namespace)::");
+        });
     EXPECT_TRUE(whole) << info.wait_reason << "\n" << ::testing::PrintToString(info.stack);
   }
 }
