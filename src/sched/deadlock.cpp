@@ -9,6 +9,7 @@
 
 #include "fiber/sanitizer.h"
 #include "os/thread.h"
+#include "sched/debug_settings.h"
 #include "sched/outside.h"
 #include "sched/report.h"
 #include "sched/scheduler.h"
@@ -19,7 +20,8 @@ namespace magpie::rt {
 bool scheduler::all_goroutines_wait_locked() const {
   // First: what an expired timer has woken is to be seen in what follows.
   if (timers_may_wake() || io_waiters() != 0) return false;
-  return wish_count_ == 0 && !stopping_ && !paused_ && idle_ps_.size() == static_cast<std::size_t>(procs()) &&
+  return wish_count_ == 0 && !stopping_ && !paused_ &&
+         idle_ps_.size() == static_cast<std::size_t>(procs()) &&
          idle_ms_.size() + locked_sleepers_ == static_cast<std::size_t>(threads_) &&
          global_.length() == 0 && live_goroutines() != 0;
 }
@@ -34,7 +36,7 @@ int scheduler::threads_known_to_sleep_locked() const {
   constexpr int k_of_the_sanitizer = sanitizer::k_thread ? 1 : 0;
   // The spawner, the monitor, the service, the trace's.
   const int helpers =
-      1 + (monitor_.joinable() ? 1 : 0) + service_threads() + trace::recorder_threads();
+      1 + (debugging().nosysmon ? 0 : 1) + service_threads() + trace::recorder_threads();
   return threads_ + helpers + waiting_outside_threads() + k_of_the_sanitizer;
 }
 

@@ -355,7 +355,7 @@ P* scheduler::take_idle_p_locked() {
   if (p != nullptr) {
     // relaxed: a submitter that still sees the old number finds none under the lock.
     idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
-    if (monitor_rests_ || !monitor_.joinable()) note_time(os::now());
+    if (monitor_rests_ || debugging().nosysmon) note_time(os::now());
     if (monitor_rests_) {
       monitor_rests_ = false;
       wake_monitor();

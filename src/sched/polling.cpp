@@ -26,6 +26,7 @@
 #include <utility>
 
 #include "os/fence.h"
+#include "sched/debug_settings.h"
 #include "sched/scheduler.h"
 #include "sched/waiting.h"
 
@@ -194,7 +195,7 @@ run_queue::popped scheduler::from_poller(M& m) {
 bool scheduler::keeps_to_itself(const P& p) const {
   // relaxed: numbers that change all the time.
   const bool others_busy = procs() - idle_count_.load(relaxed) > 1;
-  return monitor_.joinable() && !others_busy &&
+  return !debugging().nosysmon && !others_busy &&
          p.pace.turn <
              static_cast<std::uint64_t>(k_short_turn) * os::ticks_per_second() / 1'000'000'000;
 }

@@ -147,7 +147,7 @@ stack_of_caller::stack_of_caller(const G& g, const os::signal_event& at) {
 // ---- What the recorder asks for ---------------------------------------------------------------
 
 void scheduler::join_traces() {
-  trace::g_describe = describe;
+  trace::set_description(describe);
   trace::add_source(*this);
 }
 
@@ -198,7 +198,8 @@ void scheduler::find_runners() {
     if (m->depth.load(acquire) == 0 && p.m.load(relaxed) == m) {
       m->trace.found_running(p.trace, traced::subject(*m->current));
     }
-    m->retake.store(false, relaxed);  // relaxed: who saw it looks again under the lock
+    // release pairs with the acquire in enter(): what was written in its name is there.
+    m->retake.store(false, release);
   }
 }
 

@@ -10,7 +10,18 @@
 namespace magpie::rt::trace {
 
 constinit session_state g_session;
-describe_goroutine g_describe = nullptr;
+namespace {
+
+constinit atomic<describe_goroutine> g_describe{nullptr};
+
+goroutine_facts facts_of(const goroutine& g) {
+  return g_describe.load(relaxed)(g.record);  // relaxed: set before there is any goroutine
+}
+
+}  // namespace
+
+// relaxed: as above; all runtimes set the same.
+void set_description(describe_goroutine describe) { g_describe.store(describe, relaxed); }
 
 namespace {
 
@@ -218,11 +229,11 @@ void stream::make_runnable(const goroutine& g, belief before) {
     if (is.state == belief::nothing && is_first()) {
       if (!g.mark->claim(word, {generation_, before, 0})) continue;
       write<event::go_status_stack>(g.id, k_nobody, as_status(before),
-                                    name_stack(*names_, g_describe(g.record)));
+                                    name_stack(*names_, facts_of(g)));
       continue;
     }
     if (is.state <= belief::unborn) {
-      const goroutine_facts facts = foreign_ ? goroutine_facts{} : g_describe(g.record);
+      const goroutine_facts facts = foreign_ ? goroutine_facts{} : facts_of(g);
       g.mark->set({generation_, belief::runnable, 0});
       write<event::go_create>(g.id, name_stack(*names_, facts),
                               facts.spawned != 0 ? names_->stack({&facts.spawned, 1}) : 0);
@@ -249,7 +260,7 @@ void stream::run(proc& p, const goroutine& g) {
     const std::uint64_t word = introduce(g, is);
     if (is.state == belief::nothing && is_first() &&
         g.mark->claim(word, {generation_, belief::running, 0})) {
-      const goroutine_facts facts = foreign_ ? goroutine_facts{} : g_describe(g.record);
+      const goroutine_facts facts = foreign_ ? goroutine_facts{} : facts_of(g);
       write<event::go_status_stack>(g.id, thread_, g_status::running, name_stack(*names_, facts));
       bind_g(&g, false);
     } else {
@@ -339,7 +350,7 @@ void stream::go_create(proc& p, const goroutine* self, const goroutine& made, fr
   const section open(*this);
   if (!open) return;
   self != nullptr ? run(p, *self) : hold(p);
-  const goroutine_facts facts = g_describe(made.record);
+  const goroutine_facts facts = facts_of(made);
   made.mark->set({generation_, belief::runnable, 0});
   write<event::go_create>(made.id, name_stack(*names_, facts), stack_of(at));
 }
@@ -354,7 +365,7 @@ void stream::go_unblock(const goroutine& g, frames at) {
     if (is.state == belief::nothing && is_first()) {
       if (!g.mark->claim(word, {generation_, belief::waiting, 0})) continue;
       write<event::go_status_stack>(g.id, k_nobody, g_status::waiting,
-                                    name_stack(*names_, g_describe(g.record)));
+                                    name_stack(*names_, facts_of(g)));
       continue;
     }
     // Otherwise the recorder has listed it as runnable already; or the reader has never heard of

@@ -95,7 +95,8 @@ struct goroutine_facts {
   std::uintptr_t spawned = 0;  // where
 };
 using describe_goroutine = goroutine_facts (*)(const void* record);
-extern describe_goroutine g_describe;
+// By whoever knows what the records are, before the first one is spoken of.
+void set_description(describe_goroutine);
 
 using frames = std::span<const std::uintptr_t>;
 

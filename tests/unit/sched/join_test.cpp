@@ -197,17 +197,17 @@ TEST_P(Future, DroppedLetsTheGoroutineGoOn) {
 
 TEST_P(Future, DroppedDropsTheException) {
   as_asked([] {
-    baton go_on;
+    const auto go_on = std::make_shared<baton>();  // nobody waits for the last one who uses it
     std::weak_ptr<int> thrown;
     {
       auto carried = std::make_shared<int>(1);
       thrown = carried;
-      const future<void> dropped = async([&go_on, carried = std::move(carried)] {
-        go_on.take();
+      const future<void> dropped = async([go_on, carried = std::move(carried)] {
+        go_on->take();
         throw carried;
       });
     }
-    go_on.give();
+    go_on->give();
     while (!thrown.expired()) this_goroutine::yield();
   });
 }

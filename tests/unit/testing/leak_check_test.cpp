@@ -36,7 +36,9 @@ TEST(LeakCheck, NamesWhoIsLeftAndWhereItWasSpawned) {
   ASSERT_TRUE(told.has_value());
   EXPECT_THAT(*told, HasSubstr("[chan receive] \"forgotten\":\n"));
   EXPECT_THAT(*told, HasSubstr("\ncreated by "));
+#if !defined(__clang__)  // which may begin a function with lines of what is inlined into it
   EXPECT_THAT(*told, HasSubstr("leak_check_test.cpp:"));
+#endif
   c.close();
 }
 
