@@ -189,9 +189,7 @@ bool scheduler::resume_stopped_elsewhere(M& m) {
 // From the list of `only`; null: from whichever has to be shorter.
 bool scheduler::resume_from(M& m, P* only) {
   // The one that goes on there looks neither for timers nor for work.
-  if (m.unannounced_timer != os::k_never) {
-    announce_timer(std::exchange(m.unannounced_timer, os::k_never));
-  }
+  announce_own_timer(m);
   M* next = nullptr;
   {
     const os::lock_guard hold(lock_);

@@ -46,9 +46,7 @@ void scheduler::run_loop(M& m) {
       continue;
     }
     if (m.spinning) stop_spinning(m);
-    if (m.unannounced_timer != os::k_never) {
-      announce_timer(std::exchange(m.unannounced_timer, os::k_never));
-    }
+    announce_own_timer(m);
     begin_turn(m, found.g, found.inherits_slice);
     if (!run(m, found.g)) return;
   }

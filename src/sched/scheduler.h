@@ -278,6 +278,7 @@ class scheduler final : private trace::source {
 
   // timers.cpp
   void announce_timer(os::nanos when);
+  void announce_own_timer(M& m);
   os::nanos earliest_timer() const;
   bool timers_may_wake() const;
   static bool timer_is_due(P& p);

@@ -15,6 +15,7 @@ namespace magpie::rt {
 
 // M's own stack only, after its goroutine has stopped: sleeps until that one's turn comes.
 void scheduler::wait_for_locked_turn(M& m) {
+  announce_own_timer(m);  // whoever gets the P may have nothing to do with it
   if (m.p != nullptr) hand_off_p(release_p(m));
   {
     const os::lock_guard hold(lock_);
@@ -33,6 +34,7 @@ void scheduler::wait_for_locked_turn(M& m) {
 // `g` was found by m but belongs to another thread: that one gets the P.
 void scheduler::hand_p_to_locked(M& m, G* g) {
   M* const owner = g->extra->locked_to;
+  announce_own_timer(m);
   if (m.spinning) stop_spinning(m);
   owner->handed_p = release_p(m);
   owner->wake.wake();

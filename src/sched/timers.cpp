@@ -19,6 +19,7 @@
 #include "sched/timers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "os/fence.h"
 #include "sched/scheduler.h"
@@ -38,6 +39,12 @@ bool scheduler::add_timer(M* m, timer& t, timer_heap::agreement agree, void* arg
     announce_timer(when);
   }
   return true;
+}
+
+// By an M that goes on with other things than to look for work.
+void scheduler::announce_own_timer(M& m) {
+  if (m.unannounced_timer == os::k_never) return;
+  announce_timer(std::exchange(m.unannounced_timer, os::k_never));
 }
 
 // A timer became the earliest of its heap, and the M that holds the P has other things to do.
