@@ -76,7 +76,10 @@ constexpr os::nanos k_at_once = 1;
 
 bool scheduler::stopped_is_due(const P& p) {
   // relaxed: hints; the list itself is looked at under the lock.
-  return p.stopped.count.load(relaxed) != 0 && p.queue_turns() >= p.stopped.due.load(relaxed);
+  if (p.stopped.count.load(relaxed) == 0) return false;
+  // Whoever is in run_next goes on with a slice that has begun: one more has to begin first.
+  const std::uint64_t begun = p.queue.peek_next() != nullptr ? 1 : 0;
+  return p.queue_turns() >= p.stopped.due.load(relaxed) + begun;
 }
 
 void scheduler::note_first_stopped_locked(P& p) {
