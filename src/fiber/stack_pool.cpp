@@ -76,7 +76,8 @@ struct stack_slab {
   stack_slab* next = nullptr;
   char* start;
   std::size_t size;
-  std::size_t carved = 0;   // chunks made usable so far
+  std::size_t usable = 0;   // chunks whose pages are
+  std::size_t carved = 0;   // of those: chunks handed out so far
   std::size_t guarded = 0;  // of those: chunks that are not blank
   stack_chunk* chunks;
   stack* stacks;
@@ -146,7 +147,7 @@ std::size_t stack_pool::take(size_class c, std::size_t wanted, stack** out) {
     stack_chunk* const open = from.open.front();
     if (open == nullptr) {
       // A new chunk is for somebody who has nothing; a partly filled order is good enough.
-      if (taken != 0 || !stock(from)) break;
+      if (taken != 0 || !stock_locked(from)) break;
       continue;
     }
     const std::uint64_t candidates = open->warm != 0 ? open->warm : open->free;
@@ -180,37 +181,67 @@ void stack_pool::give(stack* const* stacks, std::size_t count) {
   stats_.in_use -= count;
 }
 
-// Makes at least one slot of the shelf free: from a chunk that was used before, else from the
-// rest of the newest slab, else from a new slab.
-bool stack_pool::stock(shelf& to) {
-  if (to.blank.empty()) {
-    if (to.slabs == nullptr || to.slabs->carved * chunk_size(to.size_class) == to.slabs->size) {
-      if (!add_slab(to)) return false;
-    }
-    stack_slab& newest = *to.slabs;
-    stack_chunk* const fresh = new (&newest.chunks[newest.carved]) stack_chunk;
-    fresh->start = newest.start + newest.carved * chunk_size(to.size_class);
-    fresh->stacks = newest.stacks + newest.carved * slots_per_chunk(to.size_class);
-    fresh->part_of = &newest;
-    fresh->size_class = to.size_class;
-    if (const os::error refused = os::commit({fresh->start, chunk_size(to.size_class)})) {
-      last_shortage_ = shortage::memory;
-      last_error_ = refused;
-      return false;
-    }
-    ++newest.carved;
-    to.blank.push_front(fresh);
-  }
-  stack_chunk* const next = to.blank.front();
-  if (!carve(*next)) return false;
-  // The second chunk, and there will be more: a burst of goroutines that all need a stack.
-  if (std::exchange(to.has_carved, true)) warm_up(*next);
+// Makes at least one slot of the shelf free. The chunk is on no list while the kernel works on it,
+// which takes some fifty microseconds: nobody else can reach it, so the lock is not needed, and
+// two Ps that want stacks get them side by side.
+bool stack_pool::stock_locked(shelf& to) {
+  stack_chunk* const next = take_blank_locked(to);
+  if (next == nullptr) return false;
   ++next->part_of->guarded;
-  to.blank.remove(next);
+  // The second chunk, and there will be more: a burst of goroutines that all need a stack.
+  const bool in_a_burst = std::exchange(to.has_carved, true);
+  lock_.release();
+  const bool carved = carve(*next);
+  if (carved && in_a_burst) warm_up(*next);
+  lock_.acquire();
+  if (!carved) {
+    --next->part_of->guarded;
+    to.blank.push_front(next);
+    return false;
+  }
   to.open.push_front(next);
   to.free += slots_per_chunk(to.size_class);
   stats_.free += slots_per_chunk(to.size_class);
   return true;
+}
+
+// A chunk of usable pages: one that was used before, else from the rest of the newest slab, else
+// from a new slab.
+stack_chunk* stack_pool::take_blank_locked(shelf& from) {
+  if (stack_chunk* const used_before = from.blank.pop_front()) return used_before;
+  const std::size_t size = chunk_size(from.size_class);
+  if (from.slabs == nullptr || from.slabs->carved * size == from.slabs->size) {
+    if (!add_slab_locked(from)) return nullptr;
+  }
+  stack_slab& newest = *from.slabs;
+  if (newest.carved == newest.usable && !commit_more_locked(newest, size)) return nullptr;
+  stack_chunk* const fresh = new (&newest.chunks[newest.carved]) stack_chunk;
+  fresh->start = newest.start + newest.carved * size;
+  fresh->stacks = newest.stacks + newest.carved * slots_per_chunk(from.size_class);
+  fresh->part_of = &newest;
+  fresh->size_class = from.size_class;
+  ++newest.carved;
+  return fresh;
+}
+
+// Many chunks at once when there are many already: the kernel stops all page faults of the process
+// while it changes a mapping.
+bool stack_pool::commit_more_locked(stack_slab& of, std::size_t chunk_size) {
+  constexpr std::size_t k_most = 64;
+  const std::size_t left = of.size / chunk_size - of.usable;
+  for (std::size_t more = std::min({std::max<std::size_t>(of.usable, 1), k_most, left});;
+       more = 1) {
+    const os::error refused = os::commit({of.start + of.usable * chunk_size, more * chunk_size});
+    if (!refused) {
+      of.usable += more;
+      return true;
+    }
+    if (more == 1) {
+      last_shortage_ = shortage::memory;
+      last_error_ = refused;
+      return false;
+    }
+  }
 }
 
 // Guards the slots of a chunk whose pages are usable, and makes their records.
@@ -257,6 +288,7 @@ bool stack_pool::install_guards(stack_chunk& c) {
     c.guards = guard_kind::markers;
     return true;
   }
+  const os::lock_guard hold(lock_);
   last_shortage_ = shortage::mappings;
   last_error_ = {ENOMEM};
   if (guard_mappings_ + count > guard_mappings_allowed()) return false;
@@ -308,7 +340,7 @@ os::result<os::memory_range> reserve_up_to(std::size_t wanted, std::size_t unit)
 
 }  // namespace
 
-bool stack_pool::add_slab(shelf& to) {
+bool stack_pool::add_slab_locked(shelf& to) {
   const std::size_t per_chunk = slots_per_chunk(to.size_class);
   const std::size_t unit = chunk_size(to.size_class);
   const auto no_space = [this](os::error why) {

@@ -86,8 +86,10 @@ class stack_pool {
     mappings
   };
 
-  bool stock(shelf&);
-  bool add_slab(shelf&);
+  bool stock_locked(shelf&);
+  stack_chunk* take_blank_locked(shelf&);
+  bool add_slab_locked(shelf&);
+  bool commit_more_locked(stack_slab&, std::size_t chunk_size);
   bool carve(stack_chunk&);
   static void warm_up(stack_chunk&);
   bool install_guards(stack_chunk&);
@@ -120,6 +122,9 @@ class stack_cache {
     stack* const s = hot_[c].pop();
     return s != nullptr ? s : take_slow(c);
   }
+
+  // Whether take() needs nothing of the pool.
+  bool has(size_class c) const { return !hot_[c].empty(); }
 
   // The most recently given stack is the next one taken. Never the stack the caller runs on.
   void give(stack* s) {

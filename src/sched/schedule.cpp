@@ -168,14 +168,16 @@ G* scheduler::next_local(M& m, stack* left) {
   }
   const run_queue::popped found = pop_local(m);
   if (found.g == nullptr) return nullptr;
-  if (found.g->locked) {  // the M hands its P over, on its own stack
+  G& g = *found.g;
+  if (left != nullptr && g.fiber.stack == nullptr && g.size_class == left->size_class) {
+    g.fiber.stack = left;
+    left->occupant = &g.fiber;
+  }
+  // The M hands its P over, or waits for the kernel to make stacks, on its own stack: whoever
+  // stops here may hold the lock of a channel until the switch has been made.
+  if (g.locked || (g.fiber.stack == nullptr && !p.stacks.has(g.size_class))) [[unlikely]] {
     m.found = found;
     return nullptr;
-  }
-  if (left != nullptr && found.g->fiber.stack == nullptr &&
-      found.g->size_class == left->size_class) {
-    found.g->fiber.stack = left;
-    left->occupant = &found.g->fiber;
   }
   begin_turn(m, found.g, found.inherits_slice);
   return found.g;

@@ -61,8 +61,26 @@ bool probe_guard_markers() {
   return works;
 }
 
-// All ranges in one system call. A pidfd is opened each time: a kept one would mean the parent
-// after a fork.
+// From Linux 6.15 on this process has a pidfd that needs no opening. Before that one is opened
+// each time: a kept one would mean the parent after a fork.
+constexpr int k_this_process = -10001;  // PIDFD_SELF_THREAD_GROUP
+
+long advise_this_process(std::span<const iovec> ranges, int advice) {
+  const auto call = [&](int process) {
+    return faulty(fault_call::madvise, [&] {
+      return syscall(SYS_process_madvise, process, ranges.data(), ranges.size(), advice, 0);
+    });
+  };
+  const long advised = call(k_this_process);
+  if (advised >= 0 || errno != EBADF) return advised;
+  const int opened = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  if (opened < 0) return -1;
+  const long advised_at_last = call(opened);
+  close(opened);
+  return advised_at_last;
+}
+
+// All ranges in one system call.
 bool advise_in_one_call(std::span<const memory_range> all, int advice) {
   constexpr std::size_t k_most = 64;
   if (all.size() < 2 || all.size() > k_most) return false;
@@ -72,13 +90,7 @@ bool advise_in_one_call(std::span<const memory_range> all, int advice) {
     ranges[i] = {all[i].start, all[i].size};
     total += all[i].size;
   }
-  const int self = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
-  if (self < 0) return false;
-  const long advised = faulty(fault_call::madvise, [&] {
-    return syscall(SYS_process_madvise, self, ranges, all.size(), advice, 0);
-  });
-  close(self);
-  return advised == static_cast<long>(total);
+  return advise_this_process({ranges, all.size()}, advice) == static_cast<long>(total);
 }
 
 // Reads a file of /proc into `text`; returns the bytes read.

@@ -1,0 +1,44 @@
+#include <gtest/gtest.h>
+
+#include <magpie/go.h>
+#include <magpie/runtime.h>
+
+#include "sched/gate.h"
+#include "sched/scheduler.h"
+
+namespace magpie {
+namespace {
+
+struct parked_before_a_fresh_one {
+  bool next_had_a_stack = true;
+  bool committed = false;
+};
+
+// Runs once the goroutine that parks is off its stack. Who follows it is at hand, but a stack for
+// it, which the kernel may take long to make, has not been looked for: what a commit unlocks would
+// have been locked all that time.
+bool look_at_the_next(rt::M& m, void* argument) {
+  auto& seen = *static_cast<parked_before_a_fresh_one*>(argument);
+  seen.committed = true;
+  if (rt::G* const next = m.found.g) seen.next_had_a_stack = next->fiber.stack != nullptr;
+  return false;  // goes on at once
+}
+
+TEST(Park, IsCommittedBeforeTheKernelIsAskedForStacks) {
+  runtime one_p({.procs = 1});
+  parked_before_a_fresh_one seen;
+  bool fresh_one_ran = false;
+  one_p.run([&] {
+    go([&] { fresh_one_ran = true; });
+    rt::M* m = rt::enter();
+    m->p->stacks.drain();
+    m = m->scheduler_.park(m, rt::wait_reason::event_wait, look_at_the_next, &seen);
+    rt::leave(m);
+  });
+  EXPECT_TRUE(seen.committed);
+  EXPECT_FALSE(seen.next_had_a_stack);
+  EXPECT_TRUE(fresh_one_ran);
+}
+
+}  // namespace
+}  // namespace magpie
