@@ -57,6 +57,7 @@ constexpr std::uint64_t k_spins_per_second = 1'000'000'000 / 20'000;
 
 // Often enough to be quicker than a wake-up; each look costs the looked-at P a cache miss.
 constexpr std::uint64_t k_looks_per_second = 1'000'000'000 / 3'000;
+constexpr std::uint64_t k_patience_held_back = 5;  // so much longer while it holds back
 
 // How long an M is drowsy: longer each time it has looked for work in vain.
 constexpr os::nanos k_shortest_doze = 50'000;
@@ -157,12 +158,14 @@ run_queue::popped scheduler::while_spinning(M& m) {
   judge_loot(*m.p);
   std::uint64_t until = os::ticks() + os::ticks_per_second() / k_spins_per_second;
   do {
+    std::uint64_t pause = os::ticks_per_second() / k_looks_per_second;
     if (run_timers_of_all(&m, 0)) {
       if (auto found = from_local_queue(m); found.g) return found;
     }
     if (auto found = from_poller(m); found.g) return found;
     if (holds_back(m)) {
       until = os::ticks() + os::ticks_per_second() / k_spins_per_second;
+      pause *= k_patience_held_back;
     } else {
       if (G* const g = steal_work(m)) return {g, false};
       if (G* const g = steal_forgotten(m)) return {g, false};
@@ -170,8 +173,7 @@ run_queue::popped scheduler::while_spinning(M& m) {
       if (resume_stopped_elsewhere(m)) return {};
     }
     // Looking takes the queue's cache line from the P that works: not too often.
-    const std::uint64_t next_look = os::ticks() + os::ticks_per_second() / k_looks_per_second;
-    while (os::ticks() < next_look) cpu_relax();
+    for (const std::uint64_t from = os::ticks(); os::ticks() - from < pause;) cpu_relax();
   } while (os::ticks() < until);
   return {};
 }
