@@ -466,6 +466,24 @@ TEST_P(SchedStress, ThreadLocksComeAndGo) {
   EXPECT_EQ(done, goroutines);
 }
 
+// The thread of a locked goroutine gives its P away while it sleeps, and the P finds nothing to do:
+// somebody else has to watch the timer. A goroutine that sleeps beside it would hide that nobody
+// does.
+TEST_P(SchedStress, ALockedGoroutineSleeps) {
+  const int sleeps = rounds(300);
+  runtime r({.procs = ps()});
+  int done = 0;
+  r.run([&] {
+    random_source random(5);
+    const thread_lock lock;
+    for (; done < sleeps; ++done) {
+      this_goroutine::sleep_for(std::chrono::microseconds(random.below(200)));
+      if (random.below(4) == 0) async([] { this_goroutine::yield(); }).get();
+    }
+  });
+  EXPECT_EQ(done, sleeps);
+}
+
 // Everything at once, for as long as it takes.
 TEST_P(SchedStress, AllOfItAtOnce) {
   const int each = rounds(150);
@@ -528,7 +546,8 @@ INSTANTIATE_TEST_SUITE_P(Of, SchedStressWithoutMonitor,
                                            "PingPongWithAPlainThread", "BurstsOfOneWithGaps",
                                            "BurstsOfOneBehindABusyGoroutine",
                                            "SpawnsFromEightPlainThreads", "UntidyTrees",
-                                           "YieldStorm", "ThreadLocksComeAndGo"),
+                                           "YieldStorm", "ThreadLocksComeAndGo",
+                                           "ALockedGoroutineSleeps"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace
