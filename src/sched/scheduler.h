@@ -228,7 +228,7 @@ class scheduler final : private trace::source {
   G* take_global_batch_locked(M& m);
 
   // steal.cpp
-  static void begin_loot(M& m, std::size_t count);
+  static void begin_loot(M& m, std::size_t count, const P* victim);
   static void judge_loot(P& p);
   std::uint64_t progress_of_all() const;
   bool holds_back(M& m);
