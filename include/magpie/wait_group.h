@@ -27,6 +27,7 @@ class wait_group;
 namespace detail {
 [[noreturn]] MAGPIE_API void throw_wait_group_misuse(const char* what);
 MAGPIE_API void end_of_change(countdown&, countdown::state by, countdown::state was);
+MAGPIE_API void take_away_or_throw(countdown&, countdown::state by);
 template <class F>
 struct counted_task;
 }  // namespace detail
@@ -42,6 +43,8 @@ class wait_group {
     using detail::countdown;
     if (count > countdown::k_most || count < -countdown::k_most) [[unlikely]]
       detail::throw_wait_group_misuse("wait_group: count out of range");
+    if (count < 0) [[unlikely]]
+      return detail::take_away_or_throw(number_, -count * countdown::k_one);
     change(count * countdown::k_one);
   }
   void done() { change(-detail::countdown::k_one); }

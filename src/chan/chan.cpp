@@ -345,6 +345,7 @@ channel_result channel_receive_for(channel_core* c, void* slot, deliver_function
 
 void channel_close(channel_core* c) {
   if (c == nullptr) throw closed_channel("close of nil channel");
+  const channel_handle kept = another_handle(*c);
   const bool in_turn = by_turns(*c);
   if (in_turn) take_turn(*c);
   const bool was_open = close_if_open(*c);

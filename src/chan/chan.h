@@ -248,6 +248,15 @@ struct renumbered {
 };
 renumbered renumber_locked(channel_core&);
 
+// ---- Lifetime ---------------------------------------------------------------------------------
+
+// For a call that touches the channel after others may know how it ended: they may drop the handle
+// by which it was called.
+inline detail::channel_handle another_handle(channel_core& c) {
+  detail::retain_channel(&c);
+  return detail::channel_handle(&c);
+}
+
 // ---- Contexts ---------------------------------------------------------------------------------
 
 // Closes it, unless it is closed; false: it was. Not for channels whose elements may throw.

@@ -193,6 +193,7 @@ channel_result attempt_in_turn(channel_core& c, const operation& what) {
 }
 
 channel_result operate_by_turns(channel_core& c, const operation& what, os::nanos until) {
+  const detail::channel_handle kept = another_handle(c);  // the turn is passed on after the wake
   take_turn(c);
   for (bool again = false;;) {
     const channel_result result = attempt_in_turn(c, what);

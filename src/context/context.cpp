@@ -9,12 +9,9 @@ namespace magpie {
 namespace {
 
 using detail::cancel_node;
+using detail::canceller_of;
 using detail::context_node;
 using detail::ending;
-
-cancel_node* canceller_of(const context& c) {
-  return c.node() != nullptr ? c.node()->canceller : nullptr;
-}
 
 context derive(const context& parent, time_point deadline, const void* site) {
   auto* const node = new cancel_node(parent, deadline, site);

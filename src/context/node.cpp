@@ -32,10 +32,6 @@ void bury(context_node* node) {
   }
 }
 
-cancel_node* canceller_of(const context& c) {
-  return c.node() != nullptr ? c.node()->canceller : nullptr;
-}
-
 context_node* another_reference(const context& c) {
   if (c.node() != nullptr) retain_context(c.node());
   return c.node();

@@ -50,6 +50,11 @@ struct context_node {
   const time_point deadline;     // the earliest at or above
 };
 
+// Whose end is the context's; null: it never ends.
+inline cancel_node* canceller_of(const context& c) {
+  return c.node() != nullptr ? c.node()->canceller : nullptr;
+}
+
 struct value_node final : context_node {
   value_node(const context& up, const void* k, void* v, void (*d)(void*));
   ~value_node() override { destroy(value); }

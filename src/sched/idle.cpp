@@ -151,6 +151,7 @@ void scheduler::stop_spinning(M& m) {
 }
 
 run_queue::popped scheduler::while_spinning(M& m) {
+  m.p->dry_spells.add();
   if (!m.spinning) {
     if (!may_spin()) return {};
     become_spinning(m);

@@ -123,7 +123,7 @@ run_queue::popped scheduler::from_global_queue(M& m) {
   if (global_.length() == 0) return {};
   const os::lock_guard hold(lock_);
   G* const g = take_global_batch_locked(m);
-  if (g != nullptr && m.spinning) begin_loot(m, 1 + m.p->queue.ring_length());
+  if (g != nullptr && m.spinning) begin_loot(m, 1 + m.p->queue.ring_length(), nullptr);
   return {g, false};
 }
 

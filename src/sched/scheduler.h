@@ -51,8 +51,8 @@ struct meters;
 // Where a G was allocated; found from its address.
 struct g_arena;
 
-// For one that has waited for long, and goes on soon: the frames it comes back to, and the first
-// ones of its stack, if they are on the same page. Inlined by force: g++ finds that it has no
+// For one that has waited for long, and goes on soon: the frames it comes back to, the first ones of
+// its stack, if they are on the same page, and the stack's record, for when it ends. Inlined by force: g++ finds that it has no
 // effect, and drops calls of such functions.
 [[gnu::always_inline]] inline void fetch_frames(const G& g) {
   if (g.fiber.stack == nullptr) return;
@@ -61,6 +61,7 @@ struct g_arena;
   for (std::uintptr_t line = at; line < at + 5 * k_cache_line; line += k_cache_line) {
     __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
   }
+  __builtin_prefetch(g.fiber.stack, 1);
   for (std::uintptr_t line = end - 3 * k_cache_line; line != end; line += k_cache_line) {
     __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
   }
@@ -228,7 +229,7 @@ class scheduler final : private trace::source {
   G* take_global_batch_locked(M& m);
 
   // steal.cpp
-  static void begin_loot(M& m, std::size_t count);
+  static void begin_loot(M& m, std::size_t count, const P* victim);
   static void judge_loot(P& p);
   std::uint64_t progress_of_all() const;
   bool holds_back(M& m);

@@ -48,6 +48,11 @@ class random_order {
 // do, but the last loot does: if all of it was done in less than it cost, the thief holds back for
 // a while, longer each time. Not longer than the others get on quickly, though: when they do not,
 // they have something better.
+//
+// The same when nothing was won by it: the victim lost the only one it had and soon had nothing to
+// do, as when the rest of them wait for a lock that this one holds. Then one processor works at a
+// time, and every theft only moves the work. Of long turns that is no sign: both may have worked
+// for most of the time.
 
 namespace {
 
@@ -58,24 +63,35 @@ constexpr std::uint64_t k_quick_looks = 8;  // so many turns or spawns between t
 
 }  // namespace
 
-void scheduler::begin_loot(M& m, std::size_t count) {
+// `victim`: null where it is not known who lost them.
+void scheduler::begin_loot(M& m, std::size_t count, const P* victim) {
   m.vain_searches = 0;
-  m.p->loot.count = count;
-  m.p->loot.since = os::ticks();
+  auto& loot = m.p->loot;
+  loot.count = count;
+  loot.since = os::ticks();
+  loot.turns = m.p->turns.read();
+  const bool was_its_last = count == 1 && victim != nullptr && victim->queue.ring_length() == 0;
+  loot.victim = was_its_last ? victim : nullptr;
+  if (was_its_last) loot.victim_dry_spells = victim->dry_spells.read();
 }
 
 // With an empty queue: what was brought over is done.
 void scheduler::judge_loot(P& p) {
-  if (p.loot.count == 0) return;
+  auto& loot = p.loot;
+  if (loot.count == 0) return;
   const std::uint64_t now = os::ticks();
-  const auto count = static_cast<os::nanos>(std::exchange(p.loot.count, 0));
-  if (os::ticks_to_nanos(now - p.loot.since) / count >= k_cost_of_one) {
-    p.loot.poor = 0;
+  const auto count = static_cast<os::nanos>(std::exchange(loot.count, 0));
+  const os::nanos took = os::ticks_to_nanos(now - loot.since);
+  const auto turns = static_cast<os::nanos>(p.turns.read() - loot.turns);
+  const bool won_nothing =
+      loot.victim != nullptr && loot.victim->dry_spells.read() != loot.victim_dry_spells;
+  if (took / (won_nothing ? std::max(count, turns) : count) >= k_cost_of_one) {
+    loot.poor = 0;
     return;
   }
   const std::uint64_t first = os::ticks_per_second() / k_first_holds_per_second;
-  p.loot.hold_back_until = now + (first << std::min(p.loot.poor, k_most_doublings));
-  ++p.loot.poor;
+  loot.hold_back_until = now + (first << std::min(loot.poor, k_most_doublings));
+  ++loot.poor;
 }
 
 // How much all Ps have done so far, in turns and spawns.
@@ -106,7 +122,7 @@ G* scheduler::steal_work(M& m) {
     if (G* const g = mine.queue.steal_half_from(victim.queue)) {
       mine.counters.steals.add();
       mine.counters.stolen.add(1 + mine.queue.ring_length());
-      begin_loot(m, 1 + mine.queue.ring_length());
+      begin_loot(m, 1 + mine.queue.ring_length(), &victim);
       return g;
     }
   }
@@ -132,7 +148,7 @@ G* scheduler::steal_forgotten(M& m) {
       if (G* const taken = victim.queue.steal_next()) {
         m.p->counters.steals.add();
         m.p->counters.stolen.add();
-        begin_loot(m, 1);
+        begin_loot(m, 1, &victim);
         return taken;
       }
     }

@@ -5,6 +5,12 @@
 // owner is on the list. So the one change that leads to zero with the bit set owns the list: it
 // takes the list, under the lock, then the bit away, and wakes.
 //
+// Misuse. A done() below zero, or an add() up from a zero that somebody waits for, has happened
+// before it is noticed, and is undone. Nobody may be forgotten because of what is seen in between:
+// an owner that does not find the state as it left it leaves list and bit to whoever brings the
+// state back to k_wake, for that one is an owner, too; and one whose done() came out below zero
+// tries again when others have undone theirs. add() of a negative number never gets below zero.
+//
 // Lifetime. The first of those who wait for the zero may destroy the object when it is back. So
 // whoever takes the bit away does not touch the object afterwards, nor does one who was woken; and
 // one who finds the number zero, but the bit still set, waits for that last touch.
@@ -43,7 +49,11 @@ void countdown::wait(kind k) {
     return inside.block(me, reason_of(k), held);
   }
   held.unlock();
-  while (read() == k_wake) os::yield_thread();
+  const auto owner_is_about = [this] {
+    const state now = read();
+    return now <= k_wake && (now & k_wake) != 0;
+  };
+  while (owner_is_about()) os::yield_thread();
 }
 
 void countdown::wake_all() {
@@ -51,26 +61,52 @@ void countdown::wake_all() {
   wake_list woken;
   {
     const object_guard held(lock_);
+    if (state_.load(relaxed) != k_wake) return;  // relaxed: a change is its own; see above
     woken.add_all(waiting_);
   }
-  state_.fetch_sub(k_wake, release);  // pairs with read(). The last touch
+  state expected = k_wake;
+  // release pairs with read(). The last touch. On failure another owner is to come.
+  state_.compare_exchange_strong(expected, 0, release, relaxed);
   woken.wake_all(inside.m());
+}
+
+void countdown::undo(state by) {
+  if (change(-by) - by == k_wake) wake_all();
+}
+
+bool countdown::take_away(state by) {
+  state found = read();
+  for (;;) {
+    if (found < 0) {  // somebody is about to undo what he did
+      os::yield_thread();
+      found = read();
+    } else if (found < by) {
+      return false;
+    } else if (state_.compare_exchange_weak(found, found - by, acq_rel, acquire)) {  // as change()
+      if (found - by == k_wake) wake_all();
+      return true;
+    }
+  }
 }
 
 // ---- wait_group's -----------------------------------------------------------------------------
 
 void throw_wait_group_misuse(const char* what) { throw misuse(what); }
 
-// `by` led to zero or below, or came up from there. Changes that break a rule are taken back.
+void take_away_or_throw(countdown& number, countdown::state by) {
+  if (!number.take_away(by)) throw_wait_group_misuse("negative wait_group counter");
+}
+
+// `by` led to zero or below, or came up from there.
 void end_of_change(countdown& number, countdown::state by, countdown::state was) {
   const countdown::state is = was + by;
-  if (is == countdown::k_wake && by < 0) return number.wake_all();
-  if (is < 0) {
-    number.change(-by);
-    throw_wait_group_misuse("negative wait_group counter");
+  if (is == countdown::k_wake && by != 0) return number.wake_all();
+  if (is < 0 && by < 0) {
+    number.undo(by);
+    return take_away_or_throw(number, -by);
   }
   if (was == countdown::k_wake && by > 0) {
-    number.change(-by);
+    number.undo(by);
     throw_wait_group_misuse("wait_group: add called concurrently with wait");
   }
 }

@@ -13,8 +13,9 @@ void latch::count_down(std::ptrdiff_t count) {
   const countdown::state by = count * countdown::k_one;
   const countdown::state was = number_.change(-by);
   if (was < by) {
-    number_.change(by);
-    throw misuse("latch: counted below zero");
+    number_.undo(-by);
+    if (!number_.take_away(by)) throw misuse("latch: counted below zero");
+    return;
   }
   if (was - by == countdown::k_wake && count != 0) number_.wake_all();
 }

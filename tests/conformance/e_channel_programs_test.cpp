@@ -779,7 +779,7 @@ TEST_P(Conformance, E32_ObjectsArriveWhole) {
   struct object {
     std::uint64_t words[12];
   };
-  constexpr int k_each = 20'000 / k_slower;
+  constexpr int k_each = 100'000 / k_slower;
   runtime r({.procs = ps()});
   r.run([] {
     const channel<object> c;

@@ -15,7 +15,7 @@ class MAGPIE_API countdown {
  public:
   // Twice the number, plus one while somebody waits. Whoever makes it k_wake, zero while
   // somebody waits, has to call wake_all(); everybody else is done with the object after its own
-  // change.
+  // change. Below zero for a moment, when somebody counts who should not, until that is undone.
   using state = std::int64_t;
   static constexpr state k_one = 2;
   static constexpr state k_wake = 1;
@@ -33,6 +33,10 @@ class MAGPIE_API countdown {
     // acq_rel: all that was done before any change is visible to whoever sees the zero.
     return state_.fetch_add(by, std::memory_order_acq_rel);
   }
+  // Takes a change back that was not allowed.
+  void undo(state by);
+  // As change(-by), but never below zero: false, and nothing has changed.
+  bool take_away(state by);
   // Zero, and nobody touches it any more on account of that.
   bool is_over() const { return read() == 0; }
 

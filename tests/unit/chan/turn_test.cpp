@@ -89,6 +89,21 @@ TEST_F(Touchy, GoesThroughWhenNothingThrows) {
   });
 }
 
+// Whoever gets the value may drop the handle by which the other one is still inside.
+TEST_F(Touchy, ACallKeepsTheChannel) {
+  run([] {
+    const channel<touchy> c;
+    const auto handles = [&c] { return c.core()->references.load(); };
+    const auto before = handles();
+    future<void> sends = async([&c] { c.send(touchy(1)); });
+    while (waiting_in(c) == 0) this_goroutine::yield();
+    EXPECT_EQ(handles(), before + 1);
+    EXPECT_TRUE(c.receive());
+    sends.get();
+    EXPECT_EQ(handles(), before);
+  });
+}
+
 TEST_F(Touchy, ASenderThatThrowsLeavesTheReceiverWaiting) {
   run([] {
     channel<touchy> c;

@@ -230,5 +230,77 @@ TEST(Lifetime, AnEventMayGoWhileTimesRunOut) {
   }
 }
 
+// ---- Channels: the handle by which others are inside may go -----------------------------------
+
+TEST(Lifetime, AChannelMayGoWithTheFirstOneBack) {
+  destroyed_by_the_first_one_back<channel<int>>([] { return new channel<int>; },
+                                                [](channel<int>& c) { c.close(); },
+                                                [](channel<int>& c, int) { c.receive(); });
+}
+
+TEST(Lifetime, AChannelMayGoWithOneWhoLooks) {
+  destroyed_by_one_who_looks<channel<int>>(
+      [] { return new channel<int>; }, [](channel<int>& c) { c.close(); },
+      [](channel<int>& c) { c.receive(); },
+      [](channel<int>& c) {
+        int nothing;
+        return c.try_receive(nothing) == channel_result::closed;
+      });
+}
+
+// Those who wait are woken in batches: when the last batch is a whole one, there is another look.
+TEST(Lifetime, AChannelOfManyWaitersMayGo) {
+  constexpr int k_two_batches = 256;
+  runtime r({.procs = 4});
+  r.run([] {
+    for (int round = 0; round < 20; ++round) {
+      auto* const c = new channel<int>;
+      std::atomic<int> left{k_two_batches};
+      wait_group all;
+      const auto parks = [] { return runtime::current().read_stats().parks; };
+      const auto before = parks();
+      for (int i = 0; i < k_two_batches; ++i) {
+        all.go([&left, c] {
+          c->receive();
+          if (--left == 0) delete c;
+        });
+      }
+      while (parks() < before + k_two_batches) this_goroutine::yield();
+      c->close();
+      all.wait();
+    }
+  });
+}
+
+// Elements whose move may throw take another way.
+struct wary {
+  wary() = default;
+  wary(wary&& other) noexcept(false) : value(other.value) {}
+  wary& operator=(wary&& other) noexcept(false) {
+    value = other.value;
+    return *this;
+  }
+  int value = 0;
+};
+
+TEST(Lifetime, AChannelOfWaryElementsMayGoWithTheReceiver) {
+  for (const int ps : {1, 2, 4}) {
+    runtime r({.procs = ps});
+    r.run([] {
+      for (int round = 0; round < 500; ++round) {
+        auto* const c = new channel<wary>;
+        wait_group all;
+        all.go([c] {
+          EXPECT_TRUE(c->receive());
+          delete c;
+        });
+        if (round % 2 == 0) this_goroutine::yield();
+        c->send({});
+        all.wait();
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace magpie

@@ -136,10 +136,50 @@ TEST(WaitGroup, CountingUpFromAZeroThatIsWaitedForIsMisuse) {
     const std::string said =
         what_of([&] { end_of_change(number, countdown::k_one, number.change(countdown::k_one)); });
     EXPECT_EQ(said, "wait_group: add called concurrently with wait");
-    EXPECT_FALSE(number.is_over());
+    // The one who was refused was back at zero, and has woken those who wait for that.
+    EXPECT_TRUE(number.is_over());
     end_of_change(number, -countdown::k_one, zero + countdown::k_one);
     EXPECT_TRUE(number.is_over());
     other.wait();
+  });
+}
+
+// One more who waits comes while a count that will be refused is there.
+TEST(WaitGroup, OneWhoWaitsForWhatIsRefusedIsNotForgotten) {
+  using detail::countdown;
+  runtime r({.procs = 1});
+  r.run([] {
+    countdown number(1);
+    wait_group others;
+    const auto wait = [&] { number.wait(countdown::kind::wait_group); };
+    others.go(wait);
+    this_goroutine::yield();
+    const auto before = number.change(-countdown::k_one);  // to zero
+    const auto zero = number.change(countdown::k_one);     // up from there
+    end_of_change(number, -countdown::k_one, before);
+    others.go(wait);
+    this_goroutine::yield();
+    EXPECT_THROW(end_of_change(number, countdown::k_one, zero), misuse);
+    others.wait();
+    EXPECT_TRUE(number.is_over());
+  });
+}
+
+// The same below zero.
+TEST(WaitGroup, OneWhoWaitsWhileOneCountsTooMuchIsNotForgotten) {
+  using detail::countdown;
+  runtime r({.procs = 1});
+  r.run([] {
+    countdown number(1);
+    wait_group others;
+    others.go([&] { number.wait(countdown::kind::wait_group); });
+    this_goroutine::yield();
+    const auto before = number.change(-countdown::k_one);  // to zero
+    const auto zero = number.change(-countdown::k_one);    // below
+    end_of_change(number, -countdown::k_one, before);
+    EXPECT_THROW(end_of_change(number, -countdown::k_one, zero), misuse);
+    others.wait();
+    EXPECT_TRUE(number.is_over());
   });
 }
 
@@ -200,6 +240,89 @@ TEST(WaitGroup, MayGoAsSoonAsWaitReturned) {
         w->wait();
       }
     });
+  }
+}
+
+// ---- Misuse at the same time as use -----------------------------------------------------------
+
+// Counts, and says whether it was allowed to.
+bool allowed(wait_group& w, std::ptrdiff_t by) {
+  try {
+    w.add(by);
+    return true;
+  } catch (const misuse&) {
+    return false;
+  }
+}
+
+bool done(wait_group& w) {
+  try {
+    w.done();
+    return true;
+  } catch (const misuse&) {
+    return false;
+  }
+}
+
+struct misuse_outcome {
+  std::atomic<long> refused_dones{0};
+  std::atomic<long> stolen{0};
+};
+
+// Some count up and down, some wait, some do what is not allowed; everybody gets to the end.
+template <class Offend>
+void use_beside(int ps, misuse_outcome& seen, Offend offend) {
+  runtime r({.procs = ps});
+  r.run([&] {
+    constexpr int k_each = 3, k_rounds = 5000;
+    wait_group subject, all;
+    std::atomic<bool> over{false};
+    wait_group workers;
+    for (int i = 0; i < k_each; ++i) {
+      workers.go([&] {
+        for (int round = 0; round < k_rounds; ++round) {
+          if (!allowed(subject, 1)) continue;  // somebody waits for the zero just now
+          if (round % 16 == 0) this_goroutine::yield();
+          if (!done(subject)) ++seen.refused_dones;
+        }
+      });
+      all.go([&] {
+        while (!over) {
+          subject.wait();
+          this_goroutine::checkpoint();
+        }
+      });
+      all.go([&] {
+        while (!over) {
+          offend(subject);
+          this_goroutine::checkpoint();
+        }
+      });
+    }
+    workers.wait();
+    over = true;
+    all.wait();
+    subject.wait();
+    EXPECT_FALSE(allowed(subject, -1)) << "something is left";
+    subject.wait();
+  });
+}
+
+TEST(WaitGroup, OneThatIsRefusedDoesNotDisturbOthers) {
+  for (const int ps : {1, 2, 4}) {
+    misuse_outcome seen;
+    use_beside(ps, seen, [](wait_group& w) { EXPECT_FALSE(allowed(w, -1000)); });
+    EXPECT_EQ(seen.refused_dones, 0);
+  }
+}
+
+TEST(WaitGroup, EveryDoneCountsOnce) {
+  for (const int ps : {1, 2, 4}) {
+    misuse_outcome seen;
+    use_beside(ps, seen, [&seen](wait_group& w) {
+      if (allowed(w, -1)) ++seen.stolen;
+    });
+    EXPECT_EQ(seen.refused_dones, seen.stolen);
   }
 }
 
