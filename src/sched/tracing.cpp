@@ -71,7 +71,7 @@ trace::goroutine_facts describe(const void* record) {
 
 namespace traced {
 
-trace::goroutine subject(G& g) { return {&mark_of(g), scheduler::home_of(&g).trace_id(g), &g}; }
+trace::goroutine subject(G& g) { return {&mark_of(g), g_arena::of(g).home->trace_id(g), &g}; }
 
 stack_of_caller::stack_of_caller(const G& g, const void* frame) {
   const stack* const on = g.fiber.stack;
