@@ -157,8 +157,10 @@ void start_file(const std::string& path) {
   current_trace& it = current();
   check_none_locked(it);
   auto file = os::open_path(path.c_str(), {.write = true, .create = true, .truncate = true}, 0600);
-  if (!file) {
-    throw std::system_error(file.error().code, std::generic_category(), "open trace " + path);
+  // One that was there has kept its own permissions.
+  const os::error failed = file ? os::set_permissions_of_file(file->get(), 0600) : file.error();
+  if (failed) {
+    throw std::system_error(failed.code, std::generic_category(), "open trace " + path);
   }
   it.file = std::make_unique<file_sink>(std::move(*file), path);
   begin_trace_locked(it);

@@ -172,6 +172,20 @@ TEST(RecordedTrace, IsCutIntoGenerations) {
   EXPECT_EQ(trace_of("spawn_burst", 100'000).generations, 1u);
 }
 
+// What was in the file when it died is a whole trace.
+TEST(RecordedTrace, OfAProcessThatDiesIsWhole) {
+  for (const char* const name : {"throws", "aborts", "is_killed"}) {
+    const folder into;
+    const fs::path file = into.path() / "trace";
+    const auto end = run_traced(name, file, 100);
+    EXPECT_NE(end.exit_code, 0) << name;
+    EXPECT_EQ(read_trace(file).events[trace::event::log], 1) << name << ": " << end.output;
+    if (go_is_installed()) {
+      EXPECT_EQ(complaints_of_go(file), "") << name;
+    }
+  }
+}
+
 TEST(RecordedTrace, OfAFlightRecorderIsTheEndOnly) {
   const contents all = trace_of("own_flight", 5);
   EXPECT_GT(all.generations, 1u);
