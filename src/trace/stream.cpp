@@ -452,26 +452,27 @@ void stream::task_end(proc& p, const goroutine& g, std::uint64_t task, frames at
   write<event::task_end>(task, stack_of(at));
 }
 
-bool stream::region_begin(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
-                          frames at) {
+// A region without a name cannot be told: readers want both ends to have the same.
+template <event kind>
+bool stream::region(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
+                    frames at) {
   const section open(*this);
   if (!open) return false;
   run(p, g);
   const std::uint64_t id = names_->text_id(type);
   if (id == 0) return false;
-  write<event::region_begin>(task, id, stack_of(at));
+  write<kind>(task, id, stack_of(at));
   return true;
+}
+
+bool stream::region_begin(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
+                          frames at) {
+  return region<event::region_begin>(p, g, task, type, at);
 }
 
 bool stream::region_end(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
                         frames at) {
-  const section open(*this);
-  if (!open) return false;
-  run(p, g);
-  const std::uint64_t id = names_->text_id(type);
-  if (id == 0) return false;
-  write<event::region_end>(task, id, stack_of(at));
-  return true;
+  return region<event::region_end>(p, g, task, type, at);
 }
 
 void stream::log(proc& p, const goroutine& g, std::uint64_t task, std::string_view category,

@@ -173,6 +173,8 @@ class stream {
 
   template <event kind, class... Numbers>
   void write(Numbers... numbers);
+  template <event kind>
+  bool region(proc& p, const goroutine& g, std::uint64_t task, std::string_view type, frames at);
   void next_buffer();
   void begin_generation(std::uint64_t generation);
   void bind_p(proc* p);

@@ -559,6 +559,18 @@ void is_killed() {
   work_and_die([] { raise(SIGKILL); });
 }
 
+void plain_function() { magpie::this_goroutine::yield(); }
+
+void functions() {
+  magpie::run([] {
+    magpie::go(plain_function);
+    magpie::group several;
+    several.go([] {});
+    several.wait();
+    magpie::this_goroutine::yield();
+  });
+}
+
 struct program {
   const char* name;
   void (*run)();
@@ -586,6 +598,7 @@ constexpr program k_programs[] = {
     {"failures", failures},
     {"files", files},
     {"annotated", annotated},
+    {"functions", functions},
     {"asleep_across_generations", asleep_across_generations},
     // These start traces themselves.
     {"own_now_and_then", now_and_then},

@@ -167,6 +167,14 @@ TEST(RecordedTrace, HasWhatTheProgramSays) {
   EXPECT_EQ(all.events[trace::event::region_begin], 80 * 5);
 }
 
+TEST(RecordedTrace, NamesGoroutinesByTheirFunctions) {
+  contents all = trace_of("functions", 1000);
+  EXPECT_EQ(all.names["(anonymous namespace)::plain_function()"], 1);
+  for (const auto& [name, count] : all.names) {
+    EXPECT_EQ(name.find("magpie::detail"), std::string::npos) << name;
+  }
+}
+
 TEST(RecordedTrace, IsCutIntoGenerations) {
   EXPECT_GT(trace_of("hogs", 5).generations, 1u);
   EXPECT_EQ(trace_of("spawn_burst", 100'000).generations, 1u);
