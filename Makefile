@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test asan tsan release-test stress fuzz check aarch64 compilers bench format tidy install clean
+.PHONY: help demo test asan tsan release-test stress traced-stress fuzz check aarch64 compilers bench format tidy install clean
 
 # cmake's chatter goes to a file; warnings are shown, and all of it when it fails.
 # $(call configure,preset,more arguments)
@@ -72,6 +72,12 @@ stress: ## the long forms of the stress tests: 10^8 spawns and hand-overs, 10^9 
 	@$(call configure,dev)
 	@$(call build,build/dev,stress_test)
 	@MAGPIE_STRESS=50 build/dev/tests/stress_test --gtest_brief=1 --gtest_filter='*Faults*'
+
+traced-stress: ## the short forms of the stress tests while they are traced; each trace is read by magpie and by Go; about ten minutes
+	@$(SETUP) test
+	@$(call configure,release,-DMAGPIE_TESTS=ON)
+	@$(call build,build/release,stress_test magpie_tool)
+	@python3 tests/scripts/traced_stress.py build/release/tests/stress_test build/release/tools/magpie/magpie
 
 # FUZZ_SECONDS=600 looks longer. What it finds is kept in build/fuzz/, with the inputs that led there.
 fuzz: ## feed broken traces to the reader, for a minute

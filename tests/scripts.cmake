@@ -48,6 +48,15 @@ else()
   set_tests_properties(valgrind/switch PROPERTIES TIMEOUT 120)
 endif()
 
+# Some of what `make traced-stress` does.
+if(MAGPIE_SANITIZE OR CMAKE_CROSSCOMPILING OR NOT TARGET magpie_tool)
+  magpie_skipped_test(scripts/traced_stress "only in a plain build with the tool")
+else()
+  magpie_python_test(scripts/traced_stress ${CMAKE_CURRENT_SOURCE_DIR}/scripts/traced_stress.py
+    $<TARGET_FILE:stress_test> $<TARGET_FILE:magpie_tool> --short)
+  set_tests_properties(scripts/traced_stress PROPERTIES PROCESSORS 2 TIMEOUT 300)
+endif()
+
 # Some of what `make compilers` does, on the compilers that are here.
 if(MAGPIE_SANITIZE OR CMAKE_CROSSCOMPILING)
   magpie_skipped_test(scripts/compilers "only in a plain build")

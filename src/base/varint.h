@@ -44,4 +44,32 @@ constexpr const std::uint8_t* get_varint(const std::uint8_t* in, const std::uint
   return nullptr;
 }
 
+// The same of any width, as debug information has them, from a reader whose byte() is 0 and whose
+// failed() is true past the end. Bits that do not fit are dropped.
+template <class Reader>
+std::uint64_t read_uleb(Reader& in) {
+  std::uint64_t value = 0;
+  for (unsigned shift = 0; !in.failed(); shift += 7) {
+    const std::uint8_t b = in.byte();
+    if (shift < 64) value |= std::uint64_t{b & 0x7fU} << shift;
+    if ((b & 0x80) == 0) break;
+  }
+  return value;
+}
+
+// Signed: the highest bit of the last byte is the sign.
+template <class Reader>
+std::int64_t read_sleb(Reader& in) {
+  std::uint64_t value = 0;
+  unsigned shift = 0;
+  std::uint8_t b = 0x80;
+  while (!in.failed() && (b & 0x80) != 0) {
+    b = in.byte();
+    if (shift < 64) value |= std::uint64_t{b & 0x7fU} << shift;
+    shift += 7;
+  }
+  if (shift < 64 && (b & 0x40) != 0) value |= ~std::uint64_t{0} << shift;
+  return static_cast<std::int64_t>(value);
+}
+
 }  // namespace magpie::rt

@@ -22,6 +22,8 @@ result<file_descriptor> open_path(const char* path, open_wishes, unsigned permis
 result<std::uint64_t> size_of(int fd) noexcept;
 error truncate(int fd, std::uint64_t size) noexcept;
 error sync(int fd) noexcept;
+// Of what has permissions that mean something; nothing is done to a device or a pipe.
+error set_permissions_of_file(int fd, unsigned permissions) noexcept;
 
 // Whether one can wait for it, as for a pipe or a terminal; files and directories are always ready.
 bool is_waitable(int fd) noexcept;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/cacheline.h"
 #include "goroutine/g.h"
 #include "sched/scheduler.h"
 #include "trace/mark.h"
@@ -25,9 +26,14 @@ struct g_arena {
   G* gs() { return reinterpret_cast<G*>(this) + 1; }
   std::uint64_t* parents() { return reinterpret_cast<std::uint64_t*>(gs() + k_capacity); }
 
-  static constexpr std::size_t k_marks_size = (k_capacity * sizeof(trace::mark) / 4096 + 1) * 4096;
-  trace::mark* marks() {
-    return reinterpret_cast<trace::mark*>(reinterpret_cast<char*>(this) + k_size);
+  // Neighbours run on different Ps, and write to their marks at every turn: so those that share a
+  // cache line are of Gs that are far apart.
+  static constexpr std::size_t k_marks_in_line = k_cache_line / sizeof(trace::mark);
+  static constexpr std::size_t k_mark_lines = k_capacity / k_marks_in_line + 1;
+  static constexpr std::size_t k_marks_size = (k_mark_lines * k_cache_line / 4096 + 1) * 4096;
+  trace::mark& mark_at(std::size_t i) {
+    auto* const marks = reinterpret_cast<trace::mark*>(reinterpret_cast<char*>(this) + k_size);
+    return marks[i % k_mark_lines * k_marks_in_line + i / k_mark_lines];
   }
 
   static g_arena& of(const G& g) {
@@ -39,7 +45,7 @@ static_assert(sizeof(g_arena) <= sizeof(G));
 // Memory from the kernel is zero, which is what a new mark is.
 inline trace::mark& mark_of(const G& g) {
   g_arena& arena = g_arena::of(g);
-  return arena.marks()[&g - arena.gs()];
+  return arena.mark_at(static_cast<std::size_t>(&g - arena.gs()));
 }
 
 // The id of the goroutine that spawned it; 0: a plain thread or a timer. Written before it starts.

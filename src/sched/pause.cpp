@@ -23,6 +23,7 @@
 #include "sched/arena.h"
 #include "sched/scheduler.h"
 #include "sched/snapshot.h"
+#include "sched/tracing.h"
 
 namespace magpie::rt {
 namespace {
@@ -76,6 +77,7 @@ bool scheduler::look_at_pause(os::nanos now) {
       if (beside == &p) {
         // acquire: the P is ours with all its M did; release: its M sees that it is gone.
         if (m->call_p.compare_exchange_strong(beside, nullptr, acq_rel, relaxed)) {
+          trace_lost_p_in_call(*m, p);
           p.m.store(nullptr, release);  // pairs with acquire loads of the monitor
           taken = &p;
         }

@@ -37,7 +37,9 @@ class file_sink final : public trace::sink {
     write(k_header);
   }
 
-  void take(const trace::generation_bytes& generation) override { write(*generation); }
+  void take(const trace::shared_generation& generation) override {
+    generation->visit([this](std::span<const std::uint8_t> bytes) { write(bytes); });
+  }
 
   // By the one who ends it.
   void finish() {
@@ -70,7 +72,9 @@ class ostream_sink final : public trace::sink {
  public:
   explicit ostream_sink(std::ostream& to) : to_(to) { write(k_header); }
 
-  void take(const trace::generation_bytes& generation) override { write(*generation); }
+  void take(const trace::shared_generation& generation) override {
+    generation->visit([this](std::span<const std::uint8_t> bytes) { write(bytes); });
+  }
 
   void finish() {
     if (failed_) {
@@ -153,8 +157,10 @@ void start_file(const std::string& path) {
   current_trace& it = current();
   check_none_locked(it);
   auto file = os::open_path(path.c_str(), {.write = true, .create = true, .truncate = true}, 0600);
-  if (!file) {
-    throw std::system_error(file.error().code, std::generic_category(), "open trace " + path);
+  // One that was there has kept its own permissions.
+  const os::error failed = file ? os::set_permissions_of_file(file->get(), 0600) : file.error();
+  if (failed) {
+    throw std::system_error(failed.code, std::generic_category(), "open trace " + path);
   }
   it.file = std::make_unique<file_sink>(std::move(*file), path);
   begin_trace_locked(it);
@@ -325,14 +331,14 @@ class flight_recorder::memory final : public rt::trace::sink {
  public:
   memory(duration min_age, std::size_t max_bytes) : min_age_(min_age), max_bytes_(max_bytes) {}
 
-  void take(const rt::trace::generation_bytes& generation) override {
+  void take(const rt::trace::shared_generation& generation) override {
     const std::lock_guard hold(lock_);
     kept_.push_back({generation, rt::os::now()});
-    bytes_ += generation->size();
+    bytes_ += generation->memory();
     const rt::os::nanos oldest = rt::os::now() - min_age_.count();
     // One that ended before `oldest` is not needed; the last one is kept whatever its size.
     while (kept_.size() > 1 && (kept_.front().ended < oldest || bytes_ > max_bytes_)) {
-      bytes_ -= kept_.front().bytes->size();
+      bytes_ -= kept_.front().bytes->memory();
       kept_.pop_front();
     }
   }
@@ -345,8 +351,10 @@ class flight_recorder::memory final : public rt::trace::sink {
     }
     to.write(reinterpret_cast<const char*>(rt::k_header.data()), rt::k_header.size());
     for (const piece& each : all) {
-      to.write(reinterpret_cast<const char*>(each.bytes->data()),
-               static_cast<std::streamsize>(each.bytes->size()));
+      each.bytes->visit([&to](std::span<const std::uint8_t> bytes) {
+        to.write(reinterpret_cast<const char*>(bytes.data()),
+                 static_cast<std::streamsize>(bytes.size()));
+      });
     }
   }
 
@@ -361,7 +369,7 @@ class flight_recorder::memory final : public rt::trace::sink {
 
  private:
   struct piece {
-    rt::trace::generation_bytes bytes;
+    rt::trace::shared_generation bytes;
     rt::os::nanos ended;
   };
 

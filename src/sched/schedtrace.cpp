@@ -12,10 +12,15 @@ void scheduler::print_trace_line(os::nanos now) {
   printer out;
   const os::lock_guard hold(lock_);
   const int count = procs();
+  // Somebody should look for work, and nobody does: for a moment only, unless a wake-up was lost.
+  bool work = global_.length() != 0;
+  for (int i = 0; i < count; ++i) work |= ps_[i]->queue.ring_length() != 0;
+  const int spinning = spinning_.load(relaxed);  // relaxed: a moment's view
+  const bool lacks_spinner = work && spinning == 0 && idle_ps_.size() != 0;
   out << "SCHED " << (now - start) / 1'000'000 << "ms: gomaxprocs=" << count
       << " idleprocs=" << idle_ps_.size() << " threads=" << threads_
-      << " spinningthreads=" << spinning_.load(relaxed)  // relaxed: a moment's view
-      << " needspinning=0 idlethreads=" << idle_ms_.size() << " runqueue=" << global_.length();
+      << " spinningthreads=" << spinning << " needspinning=" << (lacks_spinner ? 1 : 0)
+      << " idlethreads=" << idle_ms_.size() << " runqueue=" << global_.length();
   if (!debugging().scheddetail) {
     out << " [ ";
     for (int i = 0; i < count; ++i) out << ps_[i]->queue.ring_length() << ' ';

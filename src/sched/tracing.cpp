@@ -3,6 +3,7 @@
 #include "sched/tracing.h"
 
 #include <atomic>
+#include <cstring>
 #include <span>
 
 #include "os/fence.h"
@@ -60,7 +61,11 @@ trace::goroutine_facts describe(const void* record) {
   const G& g = *static_cast<const G*>(record);
   trace::goroutine_facts facts;
   if (g.extra != nullptr) facts.name = g.extra->name;
-  if (g.task != nullptr) facts.entry = reinterpret_cast<std::uintptr_t>(g.task->run);
+  if (g.task != nullptr && g.task->is_function) {
+    std::memcpy(&facts.entry, g.closure, sizeof facts.entry);
+  } else if (g.task != nullptr) {
+    facts.entry = reinterpret_cast<std::uintptr_t>(g.task->run);
+  }
   facts.spawned = reinterpret_cast<std::uintptr_t>(g.spawn_site);
   return facts;
 }
@@ -71,7 +76,7 @@ trace::goroutine_facts describe(const void* record) {
 
 namespace traced {
 
-trace::goroutine subject(G& g) { return {&mark_of(g), scheduler::home_of(&g).trace_id(g), &g}; }
+trace::goroutine subject(G& g) { return {&mark_of(g), g_arena::of(g).home->trace_id(g), &g}; }
 
 stack_of_caller::stack_of_caller(const G& g, const void* frame) {
   const stack* const on = g.fiber.stack;

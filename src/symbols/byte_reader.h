@@ -6,6 +6,8 @@
 #include <cstring>
 #include <span>
 
+#include "base/varint.h"
+
 namespace magpie::rt {
 
 // Never past the end: after a read that would go there failed() is true, and everything reads as 0
@@ -38,27 +40,8 @@ class byte_reader {
   // 4 or 8 bytes.
   std::uint64_t offset(bool wide) { return wide ? get<std::uint64_t>() : get<std::uint32_t>(); }
 
-  std::uint64_t uleb() {
-    std::uint64_t value = 0;
-    for (unsigned shift = 0; !failed_; shift += 7) {
-      const std::uint8_t b = byte();
-      if (shift < 64) value |= std::uint64_t{b & 0x7fU} << shift;
-      if ((b & 0x80) == 0) break;
-    }
-    return value;
-  }
-  std::int64_t sleb() {
-    std::uint64_t value = 0;
-    unsigned shift = 0;
-    std::uint8_t b = 0x80;
-    while (!failed_ && (b & 0x80) != 0) {
-      b = byte();
-      if (shift < 64) value |= std::uint64_t{b & 0x7fU} << shift;
-      shift += 7;
-    }
-    if (shift < 64 && (b & 0x40) != 0) value |= ~std::uint64_t{0} << shift;
-    return static_cast<std::int64_t>(value);
-  }
+  std::uint64_t uleb() { return read_uleb(*this); }
+  std::int64_t sleb() { return read_sleb(*this); }
 
   // The next bytes, which are skipped here.
   std::span<const std::byte> part(std::uint64_t size) {

@@ -111,6 +111,7 @@ std::string_view essence(std::string_view text) {
     while (text.ends_with('>') || text.ends_with(' ')) text.remove_suffix(1);
   }
   strip("magpie::detail::counted_task<");
+  strip("magpie::detail::group_task<");
   strip("magpie::detail::bind_decayed<");
   while (text.ends_with(' ')) text.remove_suffix(1);
   // The type of a pointer to a function is no name.

@@ -72,10 +72,14 @@ class batch_writer {
     static_assert(facts_of(kind).name != nullptr, "not an event with a time");
     static_assert(facts_of(kind).arguments == 1 + sizeof...(numbers), "wrong number of arguments");
     if (room() < 1 + (1 + sizeof...(numbers)) * k_max_varint_size) return false;
-    put_kind(kind);
-    put(now > last_ ? now - last_ : 0);
-    (put(static_cast<std::uint64_t>(numbers)), ...);
-    if (now > last_) last_ = now;
+    // A copy: bytes may alias anything, so at_ itself would be stored and loaded for each of them.
+    std::uint8_t* to = at_;
+    const std::uint64_t since = now > last_ ? now - last_ : 0;
+    last_ += since;
+    *to++ = static_cast<std::uint8_t>(kind);
+    to = put_varint(to, since);
+    ((to = put_varint(to, static_cast<std::uint64_t>(numbers))), ...);
+    at_ = to;
     return true;
   }
 

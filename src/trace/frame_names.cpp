@@ -9,7 +9,21 @@
 namespace magpie::rt::trace {
 namespace {
 
-constexpr std::string_view k_ours = "magpie::rt::";
+// Whether a function is the runtime's own. Of templates the type of the result stands before the
+// name, and both may have spaces within brackets.
+bool is_of_runtime(std::string_view function) {
+  std::size_t name = 0;
+  int depth = 0;
+  for (std::size_t i = 0; i < function.size(); ++i) {
+    const char c = function[i];
+    if (c == '(' && depth == 0 && !function.substr(i).starts_with("(anonymous namespace)")) break;
+    if (c == '<' || c == '(') ++depth;
+    if (c == '>' || c == ')') --depth;
+    if (c == ' ' && depth == 0 && !function.substr(i).starts_with(" [clone")) name = i + 1;
+  }
+  function.remove_prefix(name);
+  return function.starts_with("magpie::rt::") || function.starts_with("magpie_fiber_");
+}
 
 // Where no code is: readers know frames by their addresses.
 std::uint64_t address_for(std::string_view name) {
@@ -66,7 +80,7 @@ void frame_names::look_up() {
     const code_name& n = *names.find(pc - 1);
     place& it = places_[pc];
     if (n.function != nullptr) it.function = n.demangled != nullptr ? n.demangled : n.function;
-    it.is_ours = it.function.starts_with(k_ours);
+    it.is_ours = is_of_runtime(it.function);
     if (n.source.file != nullptr) {
       it.file = source_path(n.source).text();
       it.line = n.source.line;

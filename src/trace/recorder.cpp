@@ -80,29 +80,39 @@ void change_procs(int difference) {
   g_session.procs_told.store(0, relaxed);
 }
 
+// ---- The bytes of a generation ----------------------------------------------------------------
+
+generation_bytes::~generation_bytes() {
+  for (const piece& each : pieces_) {
+    if (each.whole != nullptr) give_back(each.whole);
+  }
+}
+
+void generation_bytes::add(std::span<const std::uint8_t> more) {
+  if (pieces_.empty() || pieces_.back().whole != nullptr) pieces_.emplace_back();
+  std::vector<std::uint8_t>& to = pieces_.back().copied;
+  to.insert(to.end(), more.begin(), more.end());
+  memory_ += more.size();
+}
+
+void generation_bytes::add(buffer* b) {
+  if (b->size > sizeof(b->bytes) / 4 * 3) {
+    pieces_.push_back({.whole = b});
+    memory_ += buffer::k_size;
+  } else {
+    add(b->batch());
+    give_back(b);
+  }
+}
+
 // ---- The recorder -----------------------------------------------------------------------------
 
 namespace {
 
-// Batches of events and tables, one after the other.
-class byte_list {
- public:
-  byte_list() : bytes_(std::make_shared<std::vector<std::uint8_t>>()) {}
-  void add(std::span<const std::uint8_t> more) {
-    bytes_->insert(bytes_->end(), more.begin(), more.end());
-  }
-  generation_bytes take() {
-    return std::exchange(bytes_, std::make_shared<std::vector<std::uint8_t>>());
-  }
-
- private:
-  std::shared_ptr<std::vector<std::uint8_t>> bytes_;
-};
-
 // Writes batches that the recorder itself brings, and begins another when one is full.
 class table_writer {
  public:
-  explicit table_writer(byte_list& to) : to_(to) {}
+  explicit table_writer(generation_bytes& to) : to_(to) {}
 
   // `begin(writer, memory)` begins a batch; `put(writer)` is false when it does not fit.
   template <class Begin, class Put>
@@ -119,7 +129,7 @@ class table_writer {
   }
 
  private:
-  byte_list& to_;
+  generation_bytes& to_;
   bool begun_ = false;
   batch_writer out_;
   std::array<std::uint8_t, k_max_batch_payload> memory_;
@@ -151,11 +161,11 @@ class recorder final : lister {
   }
 
   // `next` 0: the trace ends. Returns the bytes of the one that ends.
-  generation_bytes end_generation(std::uint64_t next) {
+  shared_generation end_generation(std::uint64_t next) {
     make_known(next);
     collect();
     write_tables();
-    generation_bytes done = bytes_.take();
+    shared_generation done = std::exchange(bytes_, std::make_shared<generation_bytes>());
     if (next != 0) {
       generation_ = next;
       begin_generation();
@@ -186,10 +196,7 @@ class recorder final : lister {
       more = b->next;
       (b->generation == generation_ ? now_ : later_).push_back(b);
     }
-    for (buffer* const b : now_) {
-      bytes_.add(b->batch());
-      give_back(b);
-    }
+    for (buffer* const b : now_) bytes_->add(b);
     now_.clear();
     std::swap(now_, later_);  // they belong to the next one
   }
@@ -201,9 +208,9 @@ class recorder final : lister {
     started_ = os::ticks();
     std::uint8_t sync[k_max_sync_batch];
     const clock_reading clock{os::ticks_per_second(), started_, 0, 0, 0};
-    bytes_.add({sync, write_sync(sync, k_default_version, generation_, clock)});
+    bytes_->add({sync, write_sync(sync, k_default_version, generation_, clock)});
     list_bound();
-    table_writer listed(bytes_);
+    table_writer listed(*bytes_);
     listing_ = &listed;
     {
       const os::lock_guard hold(g_sources_lock);
@@ -230,7 +237,7 @@ class recorder final : lister {
         out.write<event::go_status>(started_, has.g, has.thread,
                                     has.in_call ? g_status::syscall : g_status::running);
       }
-      bytes_.add(out.finish());
+      bytes_->add(out.finish());
     }
   }
 
@@ -282,7 +289,7 @@ class recorder final : lister {
     names().visit_stacks(
         [&](std::uint32_t, std::span<const std::uint64_t> words) { frame_names_.want(words); });
     frame_names_.look_up();
-    table_writer stacks(bytes_);
+    table_writer stacks(*bytes_);
     const std::uint64_t now = os::ticks();
     names().visit_stacks([&](std::uint32_t id, std::span<const std::uint64_t> words) {
       const std::vector<frame> frames = frame_names_.resolve(words, texts);
@@ -293,7 +300,7 @@ class recorder final : lister {
           [&](batch_writer& out) { return out.write_stack(id, frames); });
     });
     stacks.end();
-    table_writer strings(bytes_);
+    table_writer strings(*bytes_);
     texts.visit([&](std::uint64_t id, std::string_view chars) {
       strings.add(
           [&](batch_writer& out, std::span<std::uint8_t> memory) {
@@ -310,7 +317,7 @@ class recorder final : lister {
   std::uint64_t started_ = 0;
   std::uint64_t bytes_before_ = 0;
   std::uint64_t listed_bytes_ = 0;
-  byte_list bytes_;
+  std::shared_ptr<generation_bytes> bytes_ = std::make_shared<generation_bytes>();
   table_writer* listing_ = nullptr;
   std::vector<buffer*> now_, later_;
   frame_names frame_names_;
@@ -359,7 +366,7 @@ void recorder_main(void* started) {
     const std::vector<sink*> takers = sinks;
     if (asked != nullptr && asked->what == request::kind::detach) std::erase(sinks, asked->who);
     if (asked != nullptr && asked->what == request::kind::attach) sinks.push_back(asked->who);
-    const generation_bytes done = self.end_generation(sinks.empty() ? 0 : ++g_last_generation);
+    const shared_generation done = self.end_generation(sinks.empty() ? 0 : ++g_last_generation);
     for (sink* s : takers) s->take(done);
     if (asked != nullptr) asked->done.wake();
   }

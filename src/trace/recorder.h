@@ -56,12 +56,44 @@ void change_procs(int difference);
 
 // ---- Where it goes ----------------------------------------------------------------------------
 
-using generation_bytes = std::shared_ptr<const std::vector<std::uint8_t>>;
+// The bytes of one generation, in pieces, in the order of the file. Buffers that are nearly full
+// are pieces as they are: who writes to a file or keeps the last seconds in memory needs no copy,
+// and no memory that nobody has touched yet, which would cost more than the copy.
+class generation_bytes {
+ public:
+  generation_bytes() = default;
+  ~generation_bytes();
+  generation_bytes(const generation_bytes&) = delete;
+  generation_bytes& operator=(const generation_bytes&) = delete;
+
+  void add(std::span<const std::uint8_t>);
+  void add(buffer*);  // its own from now on
+
+  template <class Visit>  // (span<const uint8_t>)
+  void visit(Visit v) const {
+    for (const piece& each : pieces_) v(each.bytes());
+  }
+  std::size_t memory() const { return memory_; }  // that it takes
+
+ private:
+  struct piece {
+    buffer* whole = nullptr;
+    std::vector<std::uint8_t> copied{};
+
+    std::span<const std::uint8_t> bytes() const {
+      return whole != nullptr ? whole->batch() : std::span<const std::uint8_t>(copied);
+    }
+  };
+
+  std::vector<piece> pieces_;
+  std::size_t memory_ = 0;
+};
+using shared_generation = std::shared_ptr<const generation_bytes>;
 
 // Gets one generation after the other. By the recorder.
 class sink {
  public:
-  virtual void take(const generation_bytes&) = 0;
+  virtual void take(const shared_generation&) = 0;
 
   os::nanos period = 1'000'000'000;  // how long a generation is, at most
 

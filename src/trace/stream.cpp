@@ -1,6 +1,8 @@
 #include "trace/stream.h"
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 
 #include "os/clock.h"
 #include "os/code.h"
@@ -36,14 +38,6 @@ constexpr std::uint64_t as_status(belief b) {
     default:
       return static_cast<std::uint64_t>(g_status::running);
   }
-}
-
-// One frame: what names the goroutine in all tools.
-std::uint32_t name_stack(tables& names, const goroutine_facts& facts) {
-  if (!facts.name.empty()) return names.stack_named(facts.name);
-  // A frame is a return address; the first byte of a function is not.
-  const std::uintptr_t frame = facts.entry != 0 ? facts.entry + 1 : facts.spawned;
-  return frame != 0 ? names.stack({&frame, 1}) : 0;
 }
 
 }  // namespace
@@ -111,6 +105,7 @@ void stream::begin_generation(std::uint64_t generation) {
   const bool new_session = generation_ < first;
   generation_ = generation;
   names_ = g_session.of_generation[generation & 1];
+  std::fill(std::begin(known_frames_), std::end(known_frames_), known_frame{});
   to_ = &slots_[generation & 1];
   if (new_session) {
     bind_p(nullptr);
@@ -175,6 +170,22 @@ void stream::flush(std::uint64_t generation) {
   from.in = nullptr;
 }
 
+// ---- Names ------------------------------------------------------------------------------------
+
+std::uint32_t stream::stack_of_one(std::uintptr_t frame) {
+  known_frame& known = known_frames_[(frame ^ (frame >> 4)) % std::size(known_frames_)];
+  if (known.frame != frame) known = {frame, names_->stack({&frame, 1})};
+  return known.id;
+}
+
+// One frame: what names the goroutine in all tools.
+std::uint32_t stream::name_of(const goroutine_facts& facts) {
+  if (!facts.name.empty()) return names_->stack_named(facts.name);
+  // A frame is a return address; the first byte of a function is not.
+  const std::uintptr_t frame = facts.entry != 0 ? facts.entry + 1 : facts.spawned;
+  return frame != 0 ? stack_of_one(frame) : 0;
+}
+
 // ---- Bringing the reader's belief in line -----------------------------------------------------
 
 bool stream::is_first() const {
@@ -228,15 +239,14 @@ void stream::make_runnable(const goroutine& g, belief before) {
     const std::uint64_t word = introduce(g, is);
     if (is.state == belief::nothing && is_first()) {
       if (!g.mark->claim(word, {generation_, before, 0})) continue;
-      write<event::go_status_stack>(g.id, k_nobody, as_status(before),
-                                    name_stack(*names_, facts_of(g)));
+      write<event::go_status_stack>(g.id, k_nobody, as_status(before), name_of(facts_of(g)));
       continue;
     }
     if (is.state <= belief::unborn) {
       const goroutine_facts facts = foreign_ ? goroutine_facts{} : facts_of(g);
       g.mark->set({generation_, belief::runnable, 0});
-      write<event::go_create>(g.id, name_stack(*names_, facts),
-                              facts.spawned != 0 ? names_->stack({&facts.spawned, 1}) : 0);
+      write<event::go_create>(g.id, name_of(facts),
+                              facts.spawned != 0 ? stack_of_one(facts.spawned) : 0);
     } else if (is.state == belief::waiting) {
       g.mark->set({generation_, belief::runnable, is.sequence + 1});
       write<event::go_unblock>(g.id, is.sequence + 1, 0);
@@ -261,7 +271,7 @@ void stream::run(proc& p, const goroutine& g) {
     if (is.state == belief::nothing && is_first() &&
         g.mark->claim(word, {generation_, belief::running, 0})) {
       const goroutine_facts facts = foreign_ ? goroutine_facts{} : facts_of(g);
-      write<event::go_status_stack>(g.id, thread_, g_status::running, name_stack(*names_, facts));
+      write<event::go_status_stack>(g.id, thread_, g_status::running, name_of(facts));
       bind_g(&g, false);
     } else {
       make_runnable(g, belief::runnable);
@@ -352,7 +362,7 @@ void stream::go_create(proc& p, const goroutine* self, const goroutine& made, fr
   self != nullptr ? run(p, *self) : hold(p);
   const goroutine_facts facts = facts_of(made);
   made.mark->set({generation_, belief::runnable, 0});
-  write<event::go_create>(made.id, name_stack(*names_, facts), stack_of(at));
+  write<event::go_create>(made.id, name_of(facts), stack_of(at));
 }
 
 void stream::go_unblock(const goroutine& g, frames at) {
@@ -364,8 +374,7 @@ void stream::go_unblock(const goroutine& g, frames at) {
     const std::uint64_t word = introduce(g, is);
     if (is.state == belief::nothing && is_first()) {
       if (!g.mark->claim(word, {generation_, belief::waiting, 0})) continue;
-      write<event::go_status_stack>(g.id, k_nobody, g_status::waiting,
-                                    name_stack(*names_, facts_of(g)));
+      write<event::go_status_stack>(g.id, k_nobody, g_status::waiting, name_of(facts_of(g)));
       continue;
     }
     // Otherwise the recorder has listed it as runnable already; or the reader has never heard of
@@ -443,26 +452,27 @@ void stream::task_end(proc& p, const goroutine& g, std::uint64_t task, frames at
   write<event::task_end>(task, stack_of(at));
 }
 
-bool stream::region_begin(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
-                          frames at) {
+// A region without a name cannot be told: readers want both ends to have the same.
+template <event kind>
+bool stream::region(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
+                    frames at) {
   const section open(*this);
   if (!open) return false;
   run(p, g);
   const std::uint64_t id = names_->text_id(type);
   if (id == 0) return false;
-  write<event::region_begin>(task, id, stack_of(at));
+  write<kind>(task, id, stack_of(at));
   return true;
+}
+
+bool stream::region_begin(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
+                          frames at) {
+  return region<event::region_begin>(p, g, task, type, at);
 }
 
 bool stream::region_end(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
                         frames at) {
-  const section open(*this);
-  if (!open) return false;
-  run(p, g);
-  const std::uint64_t id = names_->text_id(type);
-  if (id == 0) return false;
-  write<event::region_end>(task, id, stack_of(at));
-  return true;
+  return region<event::region_end>(p, g, task, type, at);
 }
 
 void stream::log(proc& p, const goroutine& g, std::uint64_t task, std::string_view category,
@@ -500,10 +510,11 @@ std::size_t walk_frames(const void* frame, const void* low, const void* high,
   auto at = reinterpret_cast<std::uintptr_t>(frame);
   const auto from = reinterpret_cast<std::uintptr_t>(low);
   const auto to = reinterpret_cast<std::uintptr_t>(high);
+  os::code_look code;
   std::size_t count = 0;
   while (count < out.size() && at >= from && at + 2 * sizeof(at) <= to && at % sizeof(at) == 0) {
     const auto* const words = reinterpret_cast<const std::uintptr_t*>(at);
-    if (!os::is_code(words[1])) break;
+    if (!code.is_code(words[1])) break;
     out[count++] = words[1];
     if (words[0] <= at) break;
     at = words[0];

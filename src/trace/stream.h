@@ -173,6 +173,8 @@ class stream {
 
   template <event kind, class... Numbers>
   void write(Numbers... numbers);
+  template <event kind>
+  bool region(proc& p, const goroutine& g, std::uint64_t task, std::string_view type, frames at);
   void next_buffer();
   void begin_generation(std::uint64_t generation);
   void bind_p(proc* p);
@@ -180,7 +182,11 @@ class stream {
 
   bool is_first() const;
   std::uint64_t introduce(const goroutine& g, mark_value& is);
-  std::uint32_t stack_of(frames at) { return names_->stack(at); }
+  std::uint32_t stack_of(frames at) {
+    return at.size() == 1 ? stack_of_one(at[0]) : names_->stack(at);
+  }
+  std::uint32_t stack_of_one(std::uintptr_t frame);
+  std::uint32_t name_of(const goroutine_facts&);
   void hold(proc& p);
   void make_runnable(const goroutine& g, belief unless_known);
   void start_runnable(const goroutine& g);
@@ -193,6 +199,11 @@ class stream {
   std::uint64_t now_ = 0;         // of the section
   bool moment_lasts_ = false;     // and of the next one
   tables* names_ = nullptr;       // of the generation
+  // Stacks of one frame, which is what goroutines are made with: their ids in this generation.
+  struct known_frame {
+    std::uintptr_t frame = 0;
+    std::uint32_t id = 0;
+  } known_frames_[16];
   slot* to_ = nullptr;
   slot slots_[2];
   bool foreign_ = false;  // somebody else writes in the name of the thread

@@ -1,6 +1,7 @@
 #include "trace/tables.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t k_mix = 0x9E3779B97F4A7C15u;
 
-std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
+constexpr std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
   hash = (hash ^ word) * k_mix;
   return hash ^ (hash >> 29);
 }
@@ -31,6 +32,29 @@ std::uint64_t hash_of(std::string_view chars) {
   return mixed(mixed(hash, rest), k_mix);
 }
 
+// Odd numbers with nothing in common, one for each place in a stack.
+constexpr auto k_factors = [] {
+  std::array<std::uint64_t, 32> factors{};
+  std::uint64_t hash = 0;
+  for (std::uint64_t& factor : factors) factor = (hash = mixed(hash + k_mix, k_mix)) | 1;
+  return factors;
+}();
+
+// A sum of products, so that nothing waits for the frame before it. Two stacks that differ in one
+// frame only never share it.
+std::uint64_t hash_of(std::span<const std::uintptr_t> frames) {
+  std::uint64_t hash = frames.size();
+  std::size_t place = 0;
+  for (const std::uintptr_t frame : frames) {
+    hash += frame * k_factors[place];
+    if (++place < k_factors.size()) [[likely]]
+      continue;
+    hash = mixed(hash, k_mix);
+    place = 0;
+  }
+  return mixed(hash, k_mix);
+}
+
 }  // namespace
 
 std::string_view fixed_text(text which) {
@@ -44,9 +68,7 @@ std::string_view fixed_text(text which) {
 
 std::uint32_t tables::stack(std::span<const std::uintptr_t> frames) {
   if (frames.empty()) return 0;
-  std::uint64_t hash = frames.size();
-  for (const std::uintptr_t frame : frames) hash = mixed(hash, frame);
-  return stacks_.intern(hash, frames.size(), [&](std::uint64_t* place) {
+  return stacks_.intern(hash_of(frames), frames.size(), [&](std::uint64_t* place) {
     std::copy(frames.begin(), frames.end(), place);
   });
 }

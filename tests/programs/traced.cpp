@@ -6,14 +6,17 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -523,6 +526,51 @@ void asleep_across_generations() {
   });
 }
 
+// Two generations have been written since this was called.
+void wait_for_generations() {
+  for (int i = 0; i < 2; ++i) {
+    const auto before = std::filesystem::file_size(g_file);
+    while (std::filesystem::file_size(g_file) == before) magpie::this_goroutine::sleep_for(1ms);
+  }
+}
+
+// Says something, works on until that is in the file, and dies.
+void work_and_die(const std::function<void()>& die) {
+  magpie::run([&] {
+    for (int i = 0; i < 4; ++i) {
+      magpie::go([] {
+        for (;;) magpie::this_goroutine::sleep_for(100us);
+      });
+    }
+    magpie::trace::log("last words", "of a process that dies");
+    wait_for_generations();
+    die();
+  });
+}
+
+void throws() {
+  work_and_die([] {
+    magpie::go([] { throw std::runtime_error("nobody catches it"); });
+    magpie::this_goroutine::sleep_for(10s);
+  });
+}
+void aborts() { work_and_die(std::abort); }
+void is_killed() {
+  work_and_die([] { raise(SIGKILL); });
+}
+
+void plain_function() { magpie::this_goroutine::yield(); }
+
+void functions() {
+  magpie::run([] {
+    magpie::go(plain_function);
+    magpie::group several;
+    several.go([] {});
+    several.wait();
+    magpie::this_goroutine::yield();
+  });
+}
+
 struct program {
   const char* name;
   void (*run)();
@@ -550,12 +598,20 @@ constexpr program k_programs[] = {
     {"failures", failures},
     {"files", files},
     {"annotated", annotated},
+    {"functions", functions},
     {"asleep_across_generations", asleep_across_generations},
     // These start traces themselves.
     {"own_now_and_then", now_and_then},
     {"own_stop_in_the_middle", stop_in_the_middle},
     {"own_to_a_stream", to_a_stream},
     {"own_flight", flight},
+};
+
+// Not in the list.
+constexpr program k_that_die[] = {
+    {"throws", throws},
+    {"aborts", aborts},
+    {"is_killed", is_killed},
 };
 
 }  // namespace
@@ -569,6 +625,9 @@ int main(int count, char** words) {
       each.run();
       return 0;
     }
+  }
+  for (const program& each : k_that_die) {
+    if (name == each.name) each.run();
   }
   return name == "list" ? 0 : 2;
 }

@@ -79,6 +79,14 @@ class Tool(unittest.TestCase):
         self.assertEqual(end.returncode, 1)
         self.assertIn("this is not a trace", end.stderr)
 
+    def test_a_trace_with_nothing_in_it_is_said_to_be_one(self):
+        empty = self.path / "empty.trace"
+        empty.write_bytes(b"go 1.23 trace\0\0\0")
+        for command in ["check", "summary"]:
+            end = magpie("trace", command, empty)
+            self.assertEqual(end.returncode, 1)
+            self.assertIn("nothing in it", end.stderr)
+
     def test_commands_that_make_no_sense_are_refused_with_a_word(self):
         trace = DATA / "go_exec.trace"
         for words, said in [

@@ -82,6 +82,13 @@ std::vector<std::uint8_t> read_file(const std::string& name) {
 // Says what is wrong with the file, if anything, and how much of it was good.
 int verdict(const options& chosen, const rt::trace_reader& reader, std::uint64_t events) {
   const rt::trace_error* const error = reader.error();
+  if (error == nullptr && reader.generations() == 0) {
+    std::cerr
+        << chosen.file
+        << ": nothing in it: the process ended before the first second was written, or one"
+           " that it started has overwritten the file (%p in MAGPIE_TRACE keeps them apart)\n";
+    return k_failed;
+  }
   if (error == nullptr) return 0;
   std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << error->what << '\n';
   if (events > 0) std::cerr << chosen.file << ": before that, " << events << " good events\n";

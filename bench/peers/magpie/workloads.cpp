@@ -18,6 +18,7 @@
 #include <memory>
 
 #include <magpie/channel.h>
+#include <magpie/trace.h>
 
 namespace workloads {
 
@@ -301,6 +302,7 @@ table all_workloads() {
   add_hogs(all);
   add_contexts(all);
   add_files(all);
+  add_mixed(all);
   add_servers(all);
   return all;
 }
@@ -319,6 +321,8 @@ int run(int argc, char** argv) {
   magpie::config config;
   config.procs = g_procs;
   config.max_threads = 20'000;  // as in the Go program: all of the 10,000 get their thread
+  magpie::trace::flight_recorder recorder;
+  if (std::getenv("MAGPIE_BENCH_FLIGHT") != nullptr) recorder.start();  // see bench/run --tracing
   magpie::run(config, chosen->second);
   return 0;
 }

@@ -74,6 +74,7 @@ void add_timers(table& to);
 void add_hogs(table& to);
 void add_contexts(table& to);
 void add_files(table& to);
+void add_mixed(table& to);
 void add_servers(table& to);
 
 }  // namespace workloads

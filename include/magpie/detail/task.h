@@ -27,6 +27,7 @@ struct task_type {
   void (*run)(void* closure);  // calls and destroys it
   // Where somebody waits for its end; null for tasks that nobody waits for.
   const meeting* (*end)(const void* closure);
+  bool is_function = false;  // the closure is the address of one
 };
 
 // The object this_goroutine::exit() throws. Only catch (...) sees it, and must rethrow it.
@@ -89,6 +90,7 @@ constexpr task_type make_task_type(bool on_heap) {
                 }) {
     type.end = on_heap ? &end_on_heap<F> : &end_inline<F>;
   }
+  type.is_function = std::is_pointer_v<F>;
   return type;
 }
 

@@ -7,11 +7,10 @@
 namespace magpie::rt::os {
 namespace {
 
-struct range {
-  std::uintptr_t low, high;
-};
+using range = code_look::range;
 
-// Only ever added to: is_code() may look at any time.
+// Only ever added to: somebody may look at any time. All zero, so that nothing is in what is not
+// there yet.
 constexpr std::size_t k_most_ranges = 128;
 range g_ranges[k_most_ranges];
 constinit atomic<std::size_t> g_range_count{0};
@@ -24,7 +23,7 @@ void add_range(range found) {
   }
   if (count == k_most_ranges) return;
   g_ranges[count] = found;
-  g_range_count.store(count + 1, release);  // pairs with is_code()
+  g_range_count.store(count + 1, release);  // pairs with code_look()
 }
 
 int on_module(dl_phdr_info* info, std::size_t, void*) {
@@ -46,12 +45,8 @@ void note_code() {
   g_noting.store(false, release);  // pairs with the exchange
 }
 
-bool is_code(std::uintptr_t address) {
-  const std::size_t count = g_range_count.load(acquire);  // pairs with add_range()
-  for (std::size_t i = 0; i < count; ++i) {
-    if (address - g_ranges[i].low < g_ranges[i].high - g_ranges[i].low) return true;
-  }
-  return false;
+code_look::code_look() : all_(g_ranges), last_(g_ranges) {
+  end_ = all_ + g_range_count.load(acquire);  // pairs with add_range()
 }
 
 }  // namespace magpie::rt::os

@@ -42,6 +42,13 @@ error sync(int fd) noexcept {
   return done == 0 ? error{} : last_error();
 }
 
+error set_permissions_of_file(int fd, unsigned permissions) noexcept {
+  struct stat status = {};
+  if (::fstat(fd, &status) != 0) return last_error();
+  if (!S_ISREG(status.st_mode)) return {};
+  return ::fchmod(fd, permissions) == 0 ? error{} : last_error();
+}
+
 bool is_waitable(int fd) noexcept {
   struct stat status = {};
   if (::fstat(fd, &status) != 0) return false;

@@ -167,9 +167,31 @@ TEST(RecordedTrace, HasWhatTheProgramSays) {
   EXPECT_EQ(all.events[trace::event::region_begin], 80 * 5);
 }
 
+TEST(RecordedTrace, NamesGoroutinesByTheirFunctions) {
+  contents all = trace_of("functions", 1000);
+  EXPECT_EQ(all.names["(anonymous namespace)::plain_function()"], 1);
+  for (const auto& [name, count] : all.names) {
+    EXPECT_EQ(name.find("magpie::detail"), std::string::npos) << name;
+  }
+}
+
 TEST(RecordedTrace, IsCutIntoGenerations) {
   EXPECT_GT(trace_of("hogs", 5).generations, 1u);
   EXPECT_EQ(trace_of("spawn_burst", 100'000).generations, 1u);
+}
+
+// What was in the file when it died is a whole trace.
+TEST(RecordedTrace, OfAProcessThatDiesIsWhole) {
+  for (const char* const name : {"throws", "aborts", "is_killed"}) {
+    const folder into;
+    const fs::path file = into.path() / "trace";
+    const auto end = run_traced(name, file, 100);
+    EXPECT_NE(end.exit_code, 0) << name;
+    EXPECT_EQ(read_trace(file).events[trace::event::log], 1) << name << ": " << end.output;
+    if (go_is_installed()) {
+      EXPECT_EQ(complaints_of_go(file), "") << name;
+    }
+  }
 }
 
 TEST(RecordedTrace, OfAFlightRecorderIsTheEndOnly) {

@@ -144,7 +144,7 @@ TEST(Settings, SchedtracePrintsLinesInGosFormat) {
   EXPECT_THAT(
       end.output,
       ContainsRegex("SCHED [0-9]+ms: gomaxprocs=2 idleprocs=[0-9]+ threads=[0-9]+ "
-                    "spinningthreads=[0-9]+ needspinning=0 idlethreads=[0-9]+ "
+                    "spinningthreads=[0-9]+ needspinning=[01] idlethreads=[0-9]+ "
                     "runqueue=[0-9]+ \\[ [0-9]+ [0-9]+ \\] schedticks=\\[ [0-9]+ [0-9]+ \\]"));
 }
 

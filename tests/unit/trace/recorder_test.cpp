@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -67,6 +71,18 @@ TEST(Trace, SaysWhenTheFileCannotBeWritten) {
   do_something();
   EXPECT_THROW(trace::stop(), std::system_error);
   EXPECT_FALSE(trace::enabled());
+}
+
+// The file of somebody else, who could go on reading it.
+TEST(Trace, IsForItsOwnerOnlyThoughTheFileWasThere) {
+  namespace fs = std::filesystem;
+  const fs::path path = fs::temp_directory_path() / ("magpie_trace_" + std::to_string(::getpid()));
+  std::ofstream(path) << "something long that was there before";
+  fs::permissions(path, fs::perms(0644));
+  trace::start(path);
+  trace::stop();
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms(0600));
+  fs::remove(path);
 }
 
 TEST(Trace, FromAGoroutine) {
