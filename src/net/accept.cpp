@@ -131,6 +131,7 @@ std::unique_ptr<socket_state> listen_at(const net::address& place, listen_wishes
   }
   std::unique_ptr<socket_state> listener = make_socket_state(std::move(*made), ec);
   if (listener == nullptr) return nullptr;
+  listener->io->claim_address();
   listener->accepting = std::make_unique<listening>();
   const std::string path = os::print_local(at);
   if (!path.starts_with('@')) listener->accepting->path = path;

@@ -11,10 +11,12 @@ using namespace rt;
 void socket_state::close() noexcept {
   // acq_rel: the first closer only; nothing else is published by it.
   if (closed.exchange(true, acq_rel)) return;
+  if (accepting != nullptr) {
+    accepting->closing.set();
+    // Before the socket: afterwards it could be the file of whoever listens there next.
+    if (!accepting->path.empty()) (void)os::remove_file(accepting->path.c_str());
+  }
   io->close();
-  if (accepting == nullptr) return;
-  accepting->closing.set();
-  if (!accepting->path.empty()) (void)os::remove_file(accepting->path.c_str());
 }
 
 }  // namespace magpie::detail
