@@ -11,6 +11,7 @@
 #include "fs/file_state.h"
 #include "io/file_io.h"
 #include "io/operation.h"
+#include "io/shortage.h"
 #include "os/clock.h"
 #include "os/file.h"
 
@@ -47,6 +48,7 @@ void file_state::end() noexcept {
   // acq_rel: the last one closes after all that the others did.
   if (uses.fetch_sub(1, acq_rel) != 1) return;
   (void)blocking([&] { return plain.close(); });
+  shortage::descriptor_closed();
 }
 
 void file_state::close() noexcept {

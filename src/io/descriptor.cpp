@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "io/shortage.h"
 #include "io/wait.h"
 #include "os/fork.h"
 #include "os/record_pool.h"
@@ -26,7 +27,10 @@ constinit os::record_pool<descriptor, &descriptor::next_free> g_pool;
 }  // namespace
 
 descriptor::remains::~remains() {
-  if (fd && has_address && !os::in_forked_child()) poller::forget(fd.get());
+  if (!fd) return;
+  if (has_address && !os::in_forked_child()) poller::forget(fd.get());
+  (void)fd.close();
+  shortage::descriptor_closed();
 }
 
 int descriptor::open(int fd, descriptor*& made) {
