@@ -256,6 +256,7 @@ class scheduler final : private trace::source {
   visible_work last_look() const;
   bool wait_for_p(M& m, os::nanos deadline);
   bool take_p_back(M& m);
+  bool nobody_watches();
   void end_sleepers_locked();
   void wake_one();
   // One that sleeps, taken off the list: to be woken when the lock is released.

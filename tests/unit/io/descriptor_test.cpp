@@ -231,18 +231,24 @@ TEST_P(Descriptor, ADeadlineKeepsTheOrderOfThoseWhoWait) {
     connected_pair pair;
     descriptor& d = *pair.ends[0];
     std::vector<int> order;
+    std::atomic<std::size_t> served{0};
     wait_group readers;
     for (int i = 0; i < 20; ++i) {
+      const std::uint64_t before = runtime::current().read_stats().parks;
       readers.go([&, i] {
         ASSERT_EQ(read_some(d, 1).data, "x");
         order.push_back(i);  // one at a time: the next byte is written afterwards
+        ++served;
       });
-      this_goroutine::sleep_for(200us);
+      while (runtime::current().read_stats().parks == before) this_goroutine::yield();
+    }
+    for (int i = 0; i < 50; ++i) {
       d.set_deadline(direction::read, i % 2 == 0 ? os::now() + 60'000'000'000 : os::k_never);
+      this_goroutine::yield();
     }
     for (std::size_t i = 1; i <= 20; ++i) {
       ASSERT_EQ(write_all(*pair.ends[1], "x"), 0);
-      while (order.size() != i) this_goroutine::sleep_for(20us);
+      while (served != i) this_goroutine::yield();
     }
     readers.wait();
     EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
