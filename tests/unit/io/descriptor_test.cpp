@@ -1,6 +1,5 @@
 #include "io/descriptor.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -158,13 +157,11 @@ TEST_P(Descriptor, CloseReturnsWhenTheLastOperationIsOver) {
   runtime_.run([] {
     for (int i = 0; i < 200; ++i) {
       connected_pair pair;
-      const int fd = pair.ends[0]->fd();
       auto reader = async([&] { return read_some(*pair.ends[0]).error; });
       auto writer = async([&] { return write_all(*pair.ends[0], std::string(1 << 20, 'x')); });
       if (i % 4 != 0) this_goroutine::yield();
       pair.ends[0]->close();
-      EXPECT_EQ(::fcntl(fd, F_GETFD), -1);
-      EXPECT_EQ(errno, EBADF);
+      EXPECT_EQ(pair.ends[0]->fd(), -1);  // not asked for by number: another may have it by now
       EXPECT_EQ(reader.get(), ECANCELED);
       EXPECT_EQ(writer.get(), ECANCELED);
     }
