@@ -4,14 +4,13 @@
 
 #include <magpie/blocking.h>
 #include <magpie/file.h>
-#include <magpie/go.h>
 
 #include <utility>
 
 #include "fs/file_state.h"
 #include "io/file_io.h"
 #include "io/operation.h"
-#include "os/clock.h"
+#include "io/shortage.h"
 #include "os/file.h"
 
 namespace magpie {
@@ -34,25 +33,34 @@ file_state::~file_state() {
   if (io != nullptr) io->destroy();
 }
 
-bool file_state::begin() noexcept {
-  std::uint32_t seen = uses.load(relaxed);      // relaxed: the exchange below decides
-  while (seen != 0 && !closed.load(acquire)) {  // pairs with the exchange in close()
-    // acquire: nothing of the operation before it; pairs with end().
-    if (uses.compare_exchange_weak(seen, seen + 1, acquire, relaxed)) return true;
-  }
-  return false;
+// Orders: see file_state.h.
+auto file_state::begin() noexcept -> counter* {
+  counter* const mine = &counters_[number_of_p() % k_counters];
+  mine->uses.fetch_add(1, std::memory_order_seq_cst);        // as above
+  if (!closed.load(std::memory_order_seq_cst)) return mine;  // as above
+  end(mine);
+  return nullptr;
 }
 
-void file_state::end() noexcept {
-  // acq_rel: the last one closes after all that the others did.
-  if (uses.fetch_sub(1, acq_rel) != 1) return;
-  (void)blocking([&] { return plain.close(); });
+void file_state::end(counter* mine) noexcept {
+  mine->uses.fetch_sub(1, std::memory_order_seq_cst);  // as above
+  if (closed.load(std::memory_order_seq_cst)) close_if_unused();
 }
 
 void file_state::close() noexcept {
-  if (closed.exchange(true, acq_rel)) return;  // the first closer only; pairs with begin()
+  if (closed.exchange(true, std::memory_order_seq_cst)) return;  // the first closer only
   if (io != nullptr) return io->close();
-  end();
+  close_if_unused();
+}
+
+void file_state::close_if_unused() noexcept {
+  for (const counter& c : counters_) {
+    if (c.uses.load(std::memory_order_seq_cst) != 0) return;  // as above
+  }
+  // Those who came too late find 0 as well. relaxed: the counts order them.
+  if (released.exchange(true, relaxed)) return;
+  (void)blocking([&] { return plain.close(); });
+  shortage::descriptor_closed();
 }
 
 }  // namespace detail
@@ -78,27 +86,16 @@ std::error_code code_of(os::error failure) {
   return failure ? from_kernel(failure) : std::error_code();
 }
 
-// What is in the cache is there at once, and whoever reads on and on would keep the P for whole
-// time slices. So some of the operations end as if they had waited, and those who compute are
-// hardly held up by those who read. Not all of them, because the next goroutine's stack is cold:
-// then random reads of 4 KiB took 15 % longer. Which ones, the clock decides, as a die that needs
-// no memory.
-void give_way_now_and_then() {
-  constexpr std::uint64_t k_one_in = 16;
-  if (!this_goroutine::is_goroutine() || (os::ticks() >> 5) % k_one_in != 0) return;
-  this_goroutine::yield();
-}
-
 // call(fd) with the file kept open. Its errors become `ec`.
 template <class Call>
 std::size_t on_disk(file_state& file, std::error_code& ec, Call call) {
-  if (!file.begin()) {
+  file_state::counter* const use = file.begin();
+  if (use == nullptr) {
     ec = object_closed();
     return 0;
   }
   const os::result<std::size_t> done = call(file.plain.get());
-  file.end();
-  give_way_now_and_then();
+  file.end(use);
   ec = code_of(done.error());
   return done ? *done : 0;
 }
@@ -135,18 +132,18 @@ std::size_t transfer(file_state* file, std::error_code& ec, std::span<const std:
 // Something about the file as a whole.
 template <class Call>
 void ask(file_state* file, std::error_code& ec, Call call) {
-  const bool open = file != nullptr && (file->io != nullptr || file->begin());
-  if (!open) {
-    ec = object_closed();
-    return;
-  }
-  if (file->io != nullptr) {
+  if (file != nullptr && file->io != nullptr) {
     const question asked(file->io);
     ec = asked.error() ? asked.error() : code_of(call(asked.fd()));
     return;
   }
+  file_state::counter* const use = file != nullptr ? file->begin() : nullptr;
+  if (use == nullptr) {
+    ec = object_closed();
+    return;
+  }
   ec = code_of(blocking([&] { return call(file->fd()); }));
-  file->end();
+  file->end(use);
 }
 
 std::string_view path_of(const file_state* file) {

@@ -33,6 +33,7 @@ enum class wait_reason : std::uint8_t {
   group_limit,
   io_wait,
   io_turn,
+  io_close,
   count_,
 };
 
@@ -62,6 +63,7 @@ inline constexpr const char* k_wait_reason_texts[] = {
     "group limit",
     "IO wait",
     "IO turn",
+    "IO close",
 };
 static_assert(std::size(k_wait_reason_texts) == static_cast<std::size_t>(wait_reason::count_));
 

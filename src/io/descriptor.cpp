@@ -1,15 +1,21 @@
-// Lifetime. The owner and every operation under way use the record. close() marks it and wakes
-// everybody; the kernel's descriptor is closed by the last operation that ends, so that its number
-// cannot be used again under one that is still in a system call. The record goes back to the pool
-// when it has no owner either. Closing may take a while, so it happens outside of the gate: the
-// functions below that have something to close hand it to their caller's caller.
+// Lifetime. The owner and every operation under way use the record. close() marks it, wakes
+// everybody, and waits until they have ended; then it closes the kernel's descriptor, whose number
+// therefore cannot be used again under one that is still in a system call. The record goes back to
+// the pool when it has no owner either. Closing may take a while, so it happens outside of the
+// gate, when a `remains` goes out of scope.
+//
+// An address is free again when the last reference to the socket is gone, and the kernel has one of
+// its own while a thread collects the socket's events from the poller. That thread would be the one
+// who closes it, a moment after our close(2). A socket with an address leaves the poller before.
 
 #include "io/descriptor.h"
 
 #include <cerrno>
 #include <utility>
 
+#include "io/shortage.h"
 #include "io/wait.h"
+#include "os/fork.h"
 #include "os/record_pool.h"
 
 namespace magpie::rt {
@@ -20,10 +26,12 @@ constinit os::record_pool<descriptor, &descriptor::next_free> g_pool;
 
 }  // namespace
 
-struct descriptor::turn_waiter : waiter {
-  wait_node node{*this};
-  bool has_turn = false;
-};
+descriptor::remains::~remains() {
+  if (!fd) return;
+  if (has_address && !os::in_forked_child()) poller::forget(fd.get());
+  (void)fd.close();
+  shortage::descriptor_closed();
+}
 
 int descriptor::open(int fd, descriptor*& made) {
   descriptor* const d = g_pool.take();
@@ -34,7 +42,7 @@ int descriptor::open(int fd, descriptor*& made) {
     d->poll_desc::fd = fd;
     d->read = d->write = {};
     d->reading_ = d->writing_ = {};
-    d->closing_ = d->uncertain = false;
+    d->closing_ = d->uncertain = d->has_address_ = false;
     d->owned_ = true;
     d->registered_with_ = 0;
   }
@@ -67,7 +75,7 @@ int descriptor::state(direction way) {
 }
 
 int descriptor::begin(direction way) {
-  os::file_descriptor to_close;
+  remains to_close;
   entry inside;
   object_guard held(lock);
   if (const int failed = state(way)) return failed;
@@ -75,7 +83,9 @@ int descriptor::begin(direction way) {
   const int failed = begin_locked(inside, way, held);
   if (failed == 0) return 0;
   held.lock(lock);
-  to_close = end_use_locked();
+  waiter* const closer = end_use_locked(to_close);
+  held.unlock();
+  if (closer != nullptr) closer->wake(inside.m());
   return failed;
 }
 
@@ -103,46 +113,61 @@ int descriptor::begin_locked(entry& inside, direction way, object_guard& held) {
 int descriptor::wait_for_turn(entry& inside, direction way, object_guard& held) {
   turn& t = turn_of(way);
   if (!std::exchange(t.taken, true)) return 0;
+  place mine;
+  t.queue.push_back(&mine);
   for (;;) {
-    turn_waiter me;
+    waiter me;
     const os::nanos deadline = t.deadline;
     me.contested = deadline != os::k_never;
     me.object = this;
-    push_back(t.queue, me.node);
+    mine.asleep = &me;
     if (deadline == os::k_never) {
       inside.block(me, wait_reason::io_turn, held);
     } else {
       (void)inside.block_until(me, wait_reason::io_turn, held, deadline);
     }
     held.lock(lock);
-    remove(t.queue, me.node);
-    if (me.has_turn) return 0;
+    mine.asleep = nullptr;
+    if (mine.has_turn) return 0;
     if (const int failed = state(way)) {
+      t.queue.remove(&mine);
       held.unlock();
       return failed;
     }
   }
 }
 
-// Whoever gets it is to be woken. Under the lock.
+// Whoever gets it is to be woken; null: it is awake, or there is nobody. Under the lock.
 waiter* descriptor::pass_turn_on_locked(direction way) {
   turn& t = turn_of(way);
-  wait_node* const next = pop_front(t.queue);
+  place* const next = t.queue.pop_front();
   t.taken = next != nullptr;
   if (next == nullptr) return nullptr;
-  static_cast<turn_waiter*>(next->who)->has_turn = true;
-  return next->who;
+  next->has_turn = true;
+  waiter* const asleep = std::exchange(next->asleep, nullptr);
+  return asleep != nullptr && asleep->decide(next) ? asleep : nullptr;
+}
+
+// They look what has changed. Those who wait for their turn keep their places.
+void descriptor::wake_all_locked(direction way, wake_list& woken) {
+  woken.add_all(of(way).waiting);
+  auto& queue = turn_of(way).queue;
+  for (place* p = queue.front(); p != nullptr; p = queue.next(p)) {
+    waiter* const asleep = std::exchange(p->asleep, nullptr);
+    if (asleep != nullptr && asleep->decide(p)) woken.add(*asleep);
+  }
 }
 
 void descriptor::end(direction way, bool drained) {
-  os::file_descriptor to_close;
+  remains to_close;
   const entry inside;
   object_guard held(lock);
   of(way).drained = drained;
   waiter* const next = pass_turn_on_locked(way);
-  to_close = end_use_locked();
+  waiter* const closer = end_use_locked(to_close);
   held.unlock();
   if (next != nullptr) next->wake(inside.m());
+  if (closer != nullptr) closer->wake(inside.m());
 }
 
 int descriptor::begin_use() {
@@ -154,10 +179,12 @@ int descriptor::begin_use() {
 }
 
 void descriptor::end_use() {
-  os::file_descriptor to_close;
+  remains to_close;
   const entry inside;
-  const object_guard held(lock);
-  to_close = end_use_locked();
+  object_guard held(lock);
+  waiter* const closer = end_use_locked(to_close);
+  held.unlock();
+  if (closer != nullptr) closer->wake(inside.m());
 }
 
 int descriptor::wait(direction way) {
@@ -189,52 +216,64 @@ void descriptor::set_deadline(direction way, os::nanos deadline) {
   {
     const object_guard held(lock);
     turn_of(way).deadline = deadline;
-    woken.add_all(of(way).waiting);
-    woken.add_all(turn_of(way).queue);
+    wake_all_locked(way, woken);
   }
   woken.wake_all(inside.m());
 }
 
 // ---- The end ----------------------------------------------------------------------------------
 
+// Its own use keeps the record while it waits. In a child made by fork() those who are inside will
+// never end; the descriptor stays open there.
 void descriptor::close() {
-  os::file_descriptor to_close;
-  const entry inside;
+  remains to_close;
+  entry inside;
   wake_list woken;
-  {
-    const object_guard held(lock);
-    closing_ = true;
-    for (const direction way : {direction::read, direction::write}) {
-      woken.add_all(of(way).waiting);
-      woken.add_all(turn_of(way).queue);
-    }
-    to_close = settle_locked();
-  }
+  object_guard held(lock);
+  const bool first = !std::exchange(closing_, true);
+  if (uses_ == 0 || !first || os::in_forked_child()) return settle_locked(to_close);
+  ++uses_;
+  wake_all_locked(direction::read, woken);
+  wake_all_locked(direction::write, woken);
+  held.unlock();
   woken.wake_all(inside.m());
+  held.lock(lock);
+  if (uses_ != 1) {
+    waiter me;
+    me.object = this;
+    closer_ = &me;
+    inside.block(me, wait_reason::io_close, held);
+    held.lock(lock);
+  }
+  (void)end_use_locked(to_close);
 }
 
 void descriptor::destroy() {
   close();
-  os::file_descriptor to_close;
+  remains to_close;
   const entry inside;
   const object_guard held(lock);
   owned_ = false;
-  to_close = settle_locked();
+  settle_locked(to_close);
 }
 
-os::file_descriptor descriptor::end_use_locked() {
+// Returns the closer, if that is the only one left now: it is to be woken.
+waiter* descriptor::end_use_locked(remains& to_close) {
   --uses_;
-  return settle_locked();
+  settle_locked(to_close);
+  if (uses_ != 1 || closer_ == nullptr) return nullptr;
+  waiter* const closer = std::exchange(closer_, nullptr);
+  return closer->decide(this) ? closer : nullptr;
 }
 
-os::file_descriptor descriptor::settle_locked() {
-  if (!closing_ || uses_ != 0) return {};
-  os::file_descriptor to_close(std::exchange(poll_desc::fd, -1));
+void descriptor::settle_locked(remains& to_close) {
+  if (!closing_ || uses_ != 0) return;
+  to_close.fd = os::file_descriptor(std::exchange(poll_desc::fd, -1));
+  to_close.has_address = has_address_;
   if (!owned_) {
     ++sequence;  // the kernel may still have events for it
     g_pool.give_back(this);
   }
-  return to_close;
 }
 
 }  // namespace magpie::rt

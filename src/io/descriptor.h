@@ -16,6 +16,7 @@
 // All functions from any thread, but for destroy().
 #pragma once
 
+#include "base/intrusive.h"
 #include "os/clock.h"
 #include "os/fd.h"
 #include "poll/poll_desc.h"
@@ -52,8 +53,12 @@ class descriptor : public poll_desc {
   // For operations under way, too; k_never: none.
   void set_deadline(direction, os::nanos);
 
-  // Wakes whoever waits; the kernel's descriptor is closed when the last operation has ended. Twice
-  // is harmless.
+  // By the owner, before others know it: it is bound to an address, which must be free again when
+  // close() returns. That costs a call, so not every descriptor does it.
+  void claim_address() { has_address_ = true; }
+
+  // Wakes whoever waits, and waits until the last operation has ended: the kernel's descriptor is
+  // closed when it returns. Twice is harmless; the second one does not wait.
   void close();
   // By its owner: close(), and it is gone.
   void destroy();
@@ -61,12 +66,24 @@ class descriptor : public poll_desc {
   descriptor* next_free = nullptr;
 
  private:
+  // Of one who waits for its turn, on its stack. It is kept while the one wakes up to look at a new
+  // deadline, and given the turn all the same.
+  struct place {
+    list_links<place> links;
+    waiter* asleep = nullptr;  // null: awake
+    bool has_turn = false;     // and is off the list
+  };
   struct turn {
-    detail::wait_list queue;
+    intrusive_list<place, &place::links> queue;
     os::nanos deadline = os::k_never;
     bool taken = false;
   };
-  struct turn_waiter;
+  // Of the kernel's descriptor, to be closed outside of the gate.
+  struct remains {
+    ~remains();
+    os::file_descriptor fd;
+    bool has_address = false;
+  };
 
   turn& turn_of(direction way) { return way == direction::read ? reading_ : writing_; }
   int state(direction);
@@ -75,14 +92,17 @@ class descriptor : public poll_desc {
   int wait_locked(entry&, direction, object_guard&);
   int register_with(scheduler&);
   waiter* pass_turn_on_locked(direction);
-  os::file_descriptor end_use_locked();
-  os::file_descriptor settle_locked();
+  void wake_all_locked(direction, wake_list&);
+  waiter* end_use_locked(remains&);
+  void settle_locked(remains&);
 
   // Under the lock.
   turn reading_;
   turn writing_;
   bool owned_ = false;
   bool closing_ = false;
+  bool has_address_ = false;
+  waiter* closer_ = nullptr;           // waits until its use is the last
   std::uint32_t uses_ = 0;             // operations under way
   std::uint64_t registered_with_ = 0;  // number of the poller that was the last to hear of it
 };

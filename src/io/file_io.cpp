@@ -62,7 +62,10 @@ os::result<std::size_t> transfer(file_request r, AtOnce at_once, Waiting waiting
   const bool forced = always_in_ring();
   if (!forced) {
     const os::result<std::size_t> done = at_once();
-    if (done || (done.error().code != EAGAIN && done.error().code != EOPNOTSUPP)) return done;
+    if (done || (done.error().code != EAGAIN && done.error().code != EOPNOTSUPP)) {
+      if (entry inside; inside.m() != nullptr) inside.end_quick_call();
+      return done;
+    }
     // Where the file system cannot tell, most calls do not wait, and a thread is the better guess.
     if (done.error().code == EOPNOTSUPP) return blocking(waiting);
   }
@@ -93,6 +96,11 @@ os::result<std::size_t> write_file(int fd, std::span<const std::byte> bytes, std
        .offset = offset},
       [=] { return os::pwrite_at_once(fd, bytes, offset); },
       [=] { return offset < 0 ? os::write(fd, bytes) : os::pwrite(fd, bytes, offset); });
+}
+
+std::size_t number_of_p() {
+  const entry inside;
+  return inside.m() != nullptr ? static_cast<std::size_t>(inside.m()->p->id) : 0;
 }
 
 os::error sync_file(int fd) {

@@ -3,10 +3,13 @@
 // A process that is out of descriptors cannot accept, but the connections stay in the kernel's
 // queue and the listener stays readable: whoever tries again at once burns a processor for nothing,
 // and whoever gives up ends a server that would be well in a second. So there are pauses, short at
-// first. close() ends a pause, and so does the deadline.
+// first. A descriptor that we close ends a pause (io/shortage.h), one that somebody else closes
+// does not. close() of the listener does, and so does the deadline.
 
 #include <algorithm>
+#include <optional>
 
+#include "io/shortage.h"
 #include "net/socket_state.h"
 #include "os/clock.h"
 
@@ -45,34 +48,47 @@ bool is_about_the_connection(const std::error_code& ec) {
   }
 }
 
+// Of one who is out of something: between its tries.
 class pauses {
  public:
-  explicit pauses(listening& of) : of_(of) {}
+  explicit pauses(socket_state& listener) : listener_(listener) {}
 
-  // Otherwise why it ended.
+  // Otherwise why there is no use in another try.
   std::error_code next() {
-    const os::nanos deadline = of_.deadline.load(relaxed);  // relaxed: see set_deadline()
-    const os::nanos left = deadline == os::k_never ? k_longest : deadline - os::now();
-    if (left <= 0) return deadline_passed();
-    if (of_.closing.wait_for(duration(std::min(length_, left)))) return object_closed();
+    if (!short_) {
+      short_.emplace();  // what was closed before that is found by trying at once
+      return {};
+    }
+    // seq_cst: as close() has it.
+    if (listener_.closed.load(std::memory_order_seq_cst)) return object_closed();
+    const os::nanos deadline = listener_.accepting->deadline.load(acquire);  // see set_deadline()
+    const os::nanos now = os::now();
+    if (deadline <= now) return deadline_passed();
+    short_->wait_until(std::min(now + length_, deadline));
     length_ = std::min(2 * length_, k_longest);
     return {};
+  }
+
+  void end() {
+    short_.reset();
+    length_ = k_first;
   }
 
  private:
   static constexpr os::nanos k_first = 1'000'000;
   static constexpr os::nanos k_longest = 100'000'000;  // ten tries a second cost nothing
 
-  listening& of_;
+  socket_state& listener_;
+  std::optional<shortage> short_;
   os::nanos length_ = k_first;
 };
 
-// The next connection as it comes; null: try again, or an error.
-std::unique_ptr<socket_state> try_accept(operation& accepting, std::error_code& ec) {
+// The next connection as it comes.
+std::unique_ptr<socket_state> try_accept(int listener, std::error_code& ec) {
   os::raw_address peer;
-  os::result<os::file_descriptor> fd = os::accept(accepting.fd(), peer);
+  os::result<os::file_descriptor> fd = os::accept(listener, peer);
   if (!fd) {
-    ec = fd.error().code == EAGAIN ? accepting.wait() : from_kernel(fd.error());
+    ec = from_kernel(fd.error());
     return nullptr;
   }
   std::unique_ptr<socket_state> made = make_socket_state(std::move(*fd), ec);
@@ -86,11 +102,13 @@ std::unique_ptr<socket_state> accept_from(socket_state* listener, std::error_cod
   operation accepting(io_of(listener), direction::read);
   ec = accepting.error();
   if (ec) return nullptr;
-  pauses pause(*listener->accepting);
+  pauses pause(*listener);
   while (!ec) {
-    if (std::unique_ptr<socket_state> made = try_accept(accepting, ec)) return made;
-    if (ec.category() != std::system_category()) continue;
-    if (is_about_the_connection(ec)) {
+    if (std::unique_ptr<socket_state> made = try_accept(accepting.fd(), ec)) return made;
+    if (ec.value() == EAGAIN) {
+      pause.end();
+      ec = accepting.wait();
+    } else if (is_about_the_connection(ec)) {
       ec.clear();
     } else if (is_shortage(ec)) {
       ec = pause.next();
@@ -131,6 +149,7 @@ std::unique_ptr<socket_state> listen_at(const net::address& place, listen_wishes
   }
   std::unique_ptr<socket_state> listener = make_socket_state(std::move(*made), ec);
   if (listener == nullptr) return nullptr;
+  listener->io->claim_address();
   listener->accepting = std::make_unique<listening>();
   const std::string path = os::print_local(at);
   if (!path.starts_with('@')) listener->accepting->path = path;

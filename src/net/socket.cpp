@@ -2,6 +2,7 @@
 
 #include <magpie/net/socket.h>
 
+#include "io/shortage.h"
 #include "net/socket_state.h"
 
 namespace magpie::detail {
@@ -9,12 +10,14 @@ namespace magpie::detail {
 using namespace rt;
 
 void socket_state::close() noexcept {
-  // acq_rel: the first closer only; nothing else is published by it.
-  if (closed.exchange(true, acq_rel)) return;
+  // The first closer only. seq_cst: see shortage::look_again().
+  if (closed.exchange(true, std::memory_order_seq_cst)) return;
+  if (accepting != nullptr) {
+    shortage::look_again();
+    // Before the socket: afterwards it could be the file of whoever listens there next.
+    if (!accepting->path.empty()) (void)os::remove_file(accepting->path.c_str());
+  }
   io->close();
-  if (accepting == nullptr) return;
-  accepting->closing.set();
-  if (!accepting->path.empty()) (void)os::remove_file(accepting->path.c_str());
 }
 
 }  // namespace magpie::detail
@@ -62,8 +65,9 @@ void socket::close() noexcept {
 void socket::set_deadline(time_point deadline) noexcept {
   if (state_ == nullptr) return;
   if (state_->accepting != nullptr) {
-    // relaxed: a pause that misses it looks again soon.
-    state_->accepting->deadline.store(to_nanos(deadline), relaxed);
+    // seq_cst: see shortage::look_again().
+    state_->accepting->deadline.store(to_nanos(deadline), std::memory_order_seq_cst);
+    shortage::look_again();
   }
   state_->io->set_deadline(direction::read, to_nanos(deadline));
   state_->io->set_deadline(direction::write, to_nanos(deadline));

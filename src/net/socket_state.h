@@ -2,7 +2,6 @@
 #pragma once
 
 #include <magpie/detail/duration.h>
-#include <magpie/event.h>
 #include <magpie/net/address.h>
 
 #include <memory>
@@ -21,8 +20,7 @@ namespace magpie::rt {
 
 // What only those who accept() need.
 struct listening {
-  event closing;                            // set by close(): ends the pauses of below
-  atomic<os::nanos> deadline{os::k_never};  // as set_deadline() left it, for the pauses
+  atomic<os::nanos> deadline{os::k_never};  // as set_deadline() left it, for pauses
   std::string path;                         // of a unix socket, whose file close() removes
 };
 

@@ -51,7 +51,9 @@ udp_socket at_first(std::string_view host_port, purpose why, std::error_code& ec
 }  // namespace
 
 udp_socket udp_socket::bind(const address& at, std::error_code& ec) {
-  return udp_socket(make_datagram_socket(at, ec, os::bind).release());
+  std::unique_ptr<socket_state> made = make_datagram_socket(at, ec, os::bind);
+  if (made != nullptr) made->io->claim_address();
+  return udp_socket(made.release());
 }
 
 udp_socket udp_socket::bind(const address& at) {

@@ -23,13 +23,23 @@ constexpr epoll_events k_end =
     epoll_events::peer_closed | epoll_events::hung_up | epoll_events::failed;
 
 constinit atomic<std::uint64_t> g_numbers{0};
+constinit os::lock g_lock{os::lock_rank::leaf};  // guards the list of all
 
 }  // namespace
 
-poller::poller() : number_(g_numbers.fetch_add(1, relaxed) + 1) {}  // relaxed: only to differ
+constinit poller::list poller::g_all;
+
+poller::poller() : number_(g_numbers.fetch_add(1, relaxed) + 1) {  // relaxed: only to differ
+  const os::lock_guard hold(g_lock);
+  g_all.push_back(this);
+}
 
 // Whoever waited here has ended before; and with the sets the kernel forgets the addresses.
 poller::~poller() {
+  {
+    const os::lock_guard hold(g_lock);
+    g_all.remove(this);
+  }
   for (auto& place : guest_chunks_) {
     // relaxed: nobody else is left.
     if (chunk* const records = place.load(relaxed)) (void)os::unmap({records, sizeof(chunk)});
@@ -60,6 +70,13 @@ os::error poller::add(int fd, std::uint64_t token) {
   const os::error failed = own_->add(fd, k_for_life, token);
   // Known already: another runtime was the last to use it, and this one an earlier one.
   return failed.code == EEXIST ? own_->modify(fd, k_for_life, token) : failed;
+}
+
+void poller::forget(int fd) {
+  const os::lock_guard hold(g_lock);
+  for (poller* p = g_all.front(); p != nullptr; p = list::next(p)) {
+    if (p->started()) (void)p->own_->remove(fd);  // most have never heard of it
+  }
 }
 
 os::error poller::add_ring(int fd, int number) {

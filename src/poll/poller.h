@@ -14,6 +14,7 @@
 #include <span>
 
 #include "base/atomic.h"
+#include "base/intrusive.h"
 #include "os/epoll.h"
 #include "os/lock.h"
 #include "poll/poll_desc.h"
@@ -53,6 +54,11 @@ class poller {
   // All below: after start(), any thread.
 
   os::error add(int fd, std::uint64_t token);
+  // A descriptor of our own that is about to be closed, in all pollers there are: when this returns
+  // no thread that collects events has a reference to it. Closing makes the kernel forget it too,
+  // but later if somebody is collecting. Any thread; not in a child made by fork(), which has the
+  // sets of its parent.
+  static void forget(int fd);
   os::error add_ring(int fd, int number);
   // The record of a guest; null: no memory. Always the same for the same number.
   poll_desc* guest(int fd);
@@ -74,6 +80,10 @@ class poller {
 
   void silence_alarm(std::span<const os::epoll_record>);
   void collect(std::span<const os::epoll_record>, poll_batch& out);
+
+  list_links<poller> links_;  // of all pollers
+  using list = intrusive_list<poller, &poller::links_>;
+  static list g_all;
 
   const std::uint64_t number_;
   os::lock lock_{os::lock_rank::leaf};  // one starts it

@@ -240,7 +240,7 @@ bool scheduler::sleep_until_work(M& m) {
       // It was drowsy or a spinner when others decided to leave work to it, or watched the timers
       // or the descriptors, and now runs something else: another one must look.
       const bool relied_on = seen != visible_work::none || kept_time || watches.assigned;
-      if (relied_on && m.p != nullptr && !m.spinning) wake_p();
+      if (m.p != nullptr && !m.spinning && (relied_on || nobody_watches())) wake_p();
       return m.p != nullptr;  // null: the runtime ends
     }
     if (events.count != 0) {
@@ -270,6 +270,15 @@ bool scheduler::sleep_until_work(M& m) {
     idle_ms_.remove(&m);
     return false;
   }
+}
+
+// Those who fell asleep while all Ps were held took no office, and one who has given up a P may be
+// handed another before it takes one: then nobody would learn of an event or a timer, beside a P
+// that is idle. By a guess: to wake somebody in vain does no harm.
+bool scheduler::nobody_watches() {
+  if (earliest_timer() < watched_until_.load(relaxed)) return true;  // relaxed: see above
+  const os::lock_guard hold(lock_);
+  return descriptors.started() && watcher_ == nullptr && !idle_ps_.empty();
 }
 
 // From here on the M can be handed a P by others. False: there is work after all, and it has kept

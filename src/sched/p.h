@@ -90,6 +90,12 @@ struct alignas(k_cache_line) P {
     std::uint64_t turn = k_unknown_pace;  // ticks that a turn took lately
   } pace;                                 // see polling.cpp
 
+  struct {
+    std::uint64_t preemptions = 0;  // as counted when the last one ended
+    std::uint32_t considerate = 0;  // so many more end with a yield
+    std::uint32_t count = 0;
+  } quick_calls;  // see scheduler::end_quick_call()
+
   // Who holds it. Written by the holder or under the scheduler's lock; read by the monitor.
   atomic<M*> m{nullptr};
 

@@ -176,6 +176,28 @@ M* scheduler::yield(M* m) {
   return switch_away(m, g);
 }
 
+// What is in the cache is there at once, and whoever reads on and on would keep the P for whole
+// time slices, as would all the others who read. Should each call end as if it had waited? Those
+// who compute would hardly be held up. But the stack and the buffer of the next one are cold:
+// random reads of 4 KiB took 15 % longer. So it is done while there is somebody who computes: one
+// who has used up a slice here lately. Otherwise now and then, for those whom nobody has noticed
+// yet.
+M* scheduler::end_quick_call(M* m) {
+  constexpr std::uint32_t k_one_in = 64;
+  constexpr std::uint32_t k_considerate = 8192;  // as many as may read beside one who computes
+  P& p = *m->p;
+  const std::uint64_t preemptions = p.counters.preemptions.read();
+  if (p.quick_calls.preemptions != preemptions) {
+    p.quick_calls.preemptions = preemptions;
+    p.quick_calls.considerate = k_considerate;
+  }
+  if (p.quick_calls.considerate != 0) {
+    --p.quick_calls.considerate;
+    return yield(m);
+  }
+  return ++p.quick_calls.count % k_one_in == 0 ? yield(m) : m;
+}
+
 void scheduler::finish_yield(M& m) {
   m.p->sampler.note_runnable(*m.leaving.g);
   m.scheduler_.push_local(m, m.leaving.g);

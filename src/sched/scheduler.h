@@ -106,6 +106,8 @@ class scheduler final : private trace::source {
   void ready_all(M* m, G* const* woken, std::size_t count, wake_policy = wake_policy::wake_others);
   // Others on this P get their turn first.
   M* yield(M* m);
+  // It has had at once what it could have had to wait for, from a disk: it may yield.
+  M* end_quick_call(M* m);
   // Its time slice is over: it goes to the end of the line.
   M* give_way(M* m);
   // Outside the gate: the same, if it was asked to.
@@ -255,6 +257,7 @@ class scheduler final : private trace::source {
   visible_work last_look() const;
   bool wait_for_p(M& m, os::nanos deadline);
   bool take_p_back(M& m);
+  bool nobody_watches();
   void end_sleepers_locked();
   void wake_one();
   // One that sleeps, taken off the list: to be woken when the lock is released.

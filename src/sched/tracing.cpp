@@ -35,6 +35,7 @@ constexpr trace::text as_text(wait_reason why) {
       return trace::text::cond_wait;
     case wait_reason::io_wait:
     case wait_reason::io_turn:
+    case wait_reason::io_close:
       return trace::text::network;
     case wait_reason::future_wait:
     case wait_reason::mutex_lock:

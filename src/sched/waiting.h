@@ -225,6 +225,9 @@ class [[nodiscard]] entry {
   // Others on this P get their turn first. Not on a plain thread.
   void yield() { m_ = m_->scheduler_.yield(m_); }
 
+  // See there. Not on a plain thread.
+  void end_quick_call() { m_ = m_->scheduler_.end_quick_call(m_); }
+
   // See scheduler::run_inline().
   bool run_inline(const detail::meeting* end) { return m_->scheduler_.run_inline(m_, end); }
 

@@ -128,13 +128,15 @@ TEST_P(Conformance, H05_AfterCloseNoOperationBegins) {
     ASSERT_EQ(d->begin(direction::read), 0);
     auto next = async([&] { return d->begin(direction::write); });
     this_goroutine::yield();
-    d->close();
+    auto closing = async([&] { d->close(); });
     EXPECT_EQ(next.get(), ECANCELED);
     EXPECT_EQ(d->begin(direction::read), ECANCELED);
     EXPECT_EQ(d->begin_use(), ECANCELED);
+    EXPECT_FALSE(closing.ready());
     EXPECT_NE(fcntl(d->fd(), F_GETFD), -1);  // two are still inside
     d->end(direction::read);
     d->end(direction::write);
+    closing.get();
     EXPECT_EQ(d->fd(), -1);
     d->destroy();
   });

@@ -36,7 +36,8 @@ namespace magpie::net {
 
 class MAGPIE_API socket {
  public:
-  // Whoever waits in it gets operation_canceled. A second time is harmless.
+  // Whoever waits in it gets operation_canceled. When it returns they have left the socket, and its
+  // address is free. A second time is harmless, and does not wait for the first.
   void close() noexcept;
 
   // Operations that have not ended by then fail with timed_out, those that wait already and those

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -152,6 +153,21 @@ TEST_P(Descriptor, CloseWakesBothDirections) {
   });
 }
 
+TEST_P(Descriptor, CloseReturnsWhenTheLastOperationIsOver) {
+  runtime_.run([] {
+    for (int i = 0; i < 200; ++i) {
+      connected_pair pair;
+      auto reader = async([&] { return read_some(*pair.ends[0]).error; });
+      auto writer = async([&] { return write_all(*pair.ends[0], std::string(1 << 20, 'x')); });
+      if (i % 4 != 0) this_goroutine::yield();
+      pair.ends[0]->close();
+      EXPECT_EQ(pair.ends[0]->fd(), -1);  // not asked for by number: another may have it by now
+      EXPECT_EQ(reader.get(), ECANCELED);
+      EXPECT_EQ(writer.get(), ECANCELED);
+    }
+  });
+}
+
 TEST_P(Descriptor, ThePeerSeesTheEndOnceTheLastOperationIsOver) {
   runtime_.run([] {
     connected_pair pair;
@@ -202,6 +218,61 @@ TEST_P(Descriptor, ADeadlineMovedAwayDoesNotEndTheWait) {
     this_goroutine::sleep_for(30ms);
     EXPECT_EQ(write_all(*pair.ends[1], "late"), 0);
     EXPECT_EQ(reader.get(), "late");
+  });
+}
+
+// Those who wait for their turn wake up to look at the deadline, and fall asleep again where they
+// were: before those who come later.
+TEST_P(Descriptor, ADeadlineKeepsTheOrderOfThoseWhoWait) {
+  runtime_.run([] {
+    connected_pair pair;
+    descriptor& d = *pair.ends[0];
+    std::vector<int> order;
+    std::atomic<std::size_t> served{0};
+    wait_group readers;
+    for (int i = 0; i < 20; ++i) {
+      const std::uint64_t before = runtime::current().read_stats().parks;
+      readers.go([&, i] {
+        ASSERT_EQ(read_some(d, 1).data, "x");
+        order.push_back(i);  // one at a time: the next byte is written afterwards
+        ++served;
+      });
+      while (runtime::current().read_stats().parks == before) this_goroutine::yield();
+    }
+    for (int i = 0; i < 50; ++i) {
+      d.set_deadline(direction::read, i % 2 == 0 ? os::now() + 60'000'000'000 : os::k_never);
+      this_goroutine::yield();
+    }
+    for (std::size_t i = 1; i <= 20; ++i) {
+      ASSERT_EQ(write_all(*pair.ends[1], "x"), 0);
+      while (served != i) this_goroutine::yield();
+    }
+    readers.wait();
+    EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+  });
+}
+
+// The turn passes while the one who is next is awake, looking at the deadline.
+TEST_P(Descriptor, ATurnIsNotLostToADeadline) {
+  runtime_.run([] {
+    connected_pair pair;
+    descriptor& d = *pair.ends[0];
+    std::atomic<bool> over{false};
+    wait_group setting;
+    setting.go([&] {
+      for (os::nanos far = 60'000'000'000; !over; ++far) {
+        d.set_deadline(direction::read, os::now() + far);
+        this_goroutine::yield();
+      }
+    });
+    for (int i = 0; i < 300; ++i) {
+      wait_group readers;
+      for (int j = 0; j < 3; ++j) readers.go([&] { EXPECT_EQ(read_some(d, 1).data, "x"); });
+      EXPECT_EQ(write_all(*pair.ends[1], "xxx"), 0);
+      readers.wait();
+    }
+    over = true;
+    setting.wait();
   });
 }
 
