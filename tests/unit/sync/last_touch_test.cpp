@@ -111,8 +111,10 @@ class LastTouch : public ::testing::Test {
   Object& make(Args&&... args) {
     g_watch.is_over = [](void*) { return false; };
     g_watch.back = 0;
-    g_watch.gone = g_watch.ends = false;
-    g_watch.steps = g_watch.steps_after = 0;
+    g_watch.gone = false;
+    g_watch.ends = false;
+    g_watch.steps = 0;
+    g_watch.steps_after = 0;
     g_watch.touched = false;
     return *new (g_watch.page) Object(std::forward<Args>(args)...);
   }
