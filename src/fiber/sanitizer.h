@@ -94,13 +94,20 @@ inline void stack_unmade([[maybe_unused]] stack_note& note) {
   note = {};
 }
 
-// What only this stack points to is not a leak. For the end of the process: LeakSanitizer searches
-// its list of such regions from the front, so taking stacks out again would be quadratic.
-inline void stack_holds_objects([[maybe_unused]] const void* low,
-                                [[maybe_unused]] const void* high) {
+// What only this memory points to is not a leak. For the end of the process: LeakSanitizer searches
+// its list of such regions from the front, so taking some out again would be quadratic.
+inline void memory_holds_objects([[maybe_unused]] const void* low,
+                                 [[maybe_unused]] const void* high) {
 #if defined(MAGPIE_ASAN)
   __lsan_register_root_region(low, static_cast<std::size_t>(static_cast<const char*>(high) -
                                                             static_cast<const char*>(low)));
+#endif
+}
+
+// This object is known to a thread that has not begun.
+inline void is_no_leak([[maybe_unused]] const void* object) {
+#if defined(MAGPIE_ASAN)
+  __lsan_ignore_object(object);
 #endif
 }
 

@@ -557,7 +557,7 @@ namespace {
     if (start == nullptr) continue;
     const std::size_t slots = entry.size.load(relaxed) / entry.slot_size.load(relaxed);
     for (const stack& s : std::span(entry.stacks.load(relaxed), slots)) {  // relaxed: as above
-      if (s.occupant != nullptr) sanitizer::stack_holds_objects(s.low, s.high);
+      if (s.occupant != nullptr) sanitizer::memory_holds_objects(s.low, s.high);
     }
   }
 }

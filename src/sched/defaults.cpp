@@ -69,6 +69,15 @@ runtime* start(const config& settings) {
   return made;
 }
 
+#if defined(MAGPIE_ASAN)
+// Runs before LeakSanitizer looks, as that for stacks in fiber/stack_pool.cpp.
+[[gnu::destructor]] void show_closures_to_leak_check() {
+  // acquire pairs with the release in start().
+  runtime* const running = g_default.load(acquire);
+  if (running != nullptr) scheduler_of(*running).show_closures_to_leak_check();
+}
+#endif
+
 }  // namespace
 
 config with_defaults(config settings) {

@@ -88,6 +88,8 @@ class scheduler final : private trace::source {
   void free_g(M* m, G* g);
   size_class default_class() const { return class_for(settings.stack_size); }
   static scheduler& home_of(const G* g);
+  // For the end of the process, in builds with AddressSanitizer.
+  void show_closures_to_leak_check();
 
   // ---- park.cpp ----
 

@@ -8,8 +8,11 @@
 // each, and a goroutine that follows a finished one simply runs on the stack which that one just
 // left warm, without any switch.
 
+#include <iterator>
 #include <new>
+#include <span>
 
+#include "fiber/sanitizer.h"
 #include "os/memory.h"
 #include "sched/arena.h"
 #include "sched/gate.h"
@@ -40,6 +43,18 @@ G* scheduler::carve_g_locked() {
     arenas_ = new (*space) g_arena{this, arenas_, 0};
   }
   return new (arenas_->gs() + arenas_->used++) G;
+}
+
+// A closure lives in its G, which is no memory of the heap, until the goroutine ends. Without the
+// lock: who has it may be stopped, or a thread of the parent in a child made by fork().
+void scheduler::show_closures_to_leak_check() {
+  for (g_arena* arena = arenas_; arena != nullptr; arena = arena->next) {
+    for (G& g : std::span(arena->gs(), arena->used)) {
+      // relaxed: a goroutine that begins or ends now may be missed.
+      if (g.state.load(relaxed) == goroutine_state::dead) continue;
+      sanitizer::memory_holds_objects(std::begin(g.closure), std::end(g.closure));
+    }
+  }
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include <new>
 
+#include "fiber/sanitizer.h"
 #include "os/environment.h"
 #include "os/fence.h"
 #include "os/random.h"
@@ -182,6 +183,7 @@ bool scheduler::grant_wishes() {
 
 void scheduler::start_m_thread(int id) {
   auto* const slot = new thread_slot{this, id, {}, nullptr};
+  sanitizer::is_no_leak(slot);
   auto thread =
       os::thread::start(thread_main, slot, {.name = "magpie", .stack_size = k_thread_stack});
   if (thread) {

@@ -17,6 +17,12 @@ TEST(LeakCheck, WhatAWaitingFiberHoldsIsNoLeak) {
   EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
+TEST(LeakCheck, WhatAClosureHoldsIsNoLeak) {
+  if (!sanitizer::k_address) GTEST_SKIP() << "leaks are looked for in AddressSanitizer builds";
+  const program_end end = run_program("leak", {"closure"}, {"MAGPIE_PROCS=1"});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
 TEST(LeakCheck, LostObjectIsReported) {
   if (!sanitizer::k_address) GTEST_SKIP() << "leaks are looked for in AddressSanitizer builds";
   const program_end end = run_program("leak", {"lost"});
