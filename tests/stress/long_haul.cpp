@@ -200,7 +200,7 @@ TEST_P(LongHaul, NoPIsIdleBesideWork) {
   }
   // While the sampler itself is not running nothing is known.
   constexpr rt::os::nanos k_gap = 200'000;
-  rt::os::nanos longest = 0, since = 0, last = rt::os::now();
+  rt::os::nanos longest = 0, last = rt::os::now(), since = last;
   const auto start = clock::now();
   std::uint64_t samples = 0;
   while (clock::now() - start < length) {
