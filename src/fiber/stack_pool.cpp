@@ -3,9 +3,9 @@
 //   | chunk 0                                     | chunk 1 ... | not carved yet: PROT_NONE |
 //   | guard | stack 0 | guard | stack 1 |   ...   |
 //
-// Carving makes a chunk's pages usable with one call and guards its slots with another, so a slab
-// is never more than two mappings, however many stacks it holds. Guards that are mappings (old
-// kernels, locked memory) break that: two mappings per stack, of which a process has 65530.
+// One call makes the pages of some chunks usable, and carving guards the slots of one with another,
+// so a slab is never more than two mappings, however many stacks it holds. Guards that are mappings
+// (old kernels, locked memory) break that: two mappings per stack, of which a process has 65530.
 //
 // A chunk keeps its free slots in a bit mask. All free: the whole chunk can be made blank again,
 // guards included, which also returns its page tables (a guard pins them).
