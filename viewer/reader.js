@@ -36,10 +36,13 @@ function traceReader() {
   ]) EVENTS[kind] = {name, count, strings: strings || [], stacks: stacks || []};
 
   class TraceError extends Error {
-    constructor(offset, what) {
+    // cut: the file is good as far as it goes, but its last generation is not all there.
+    constructor(offset, what, cut = false) {
       super(what);
       this.offset = offset;
+      this.cut = cut;
     }
+    get facts() { return {offset: this.offset, what: this.message, cut: this.cut}; }
   }
 
   // A growing array of numbers of one type.
@@ -103,6 +106,10 @@ function traceReader() {
       this.number = 0;
     }
 
+    // Whether something may be missing because the file ends too early, and not because it is wrong:
+    // before go 1.26 nothing marks the end of a generation, and its tables come last.
+    get mayBeCut() { return this.at >= this.bytes.length && this.version < 26; }
+
     batchHead() {
       const began = this.at;
       const from = new Bytes(this.bytes, this.at, this.bytes.length);
@@ -116,12 +123,18 @@ function traceReader() {
       } else if (kind !== 1) {
         throw new TraceError(began, `here should be a batch, but there is byte ${kind}`);
       }
-      const batch = {generation: from.number(), m: from.number(), time: from.number()};
-      const size = from.number();
+      let batch, size;
+      try {
+        batch = {generation: from.number(), m: from.number(), time: from.number()};
+        size = from.number();
+      } catch (error) {
+        if (from.at <= this.bytes.length) throw error;
+        throw new TraceError(began, 'the file ends in the head of a batch', true);
+      }
       if (size > 65536) throw new TraceError(began, `a batch of ${size} bytes; the most is 65536`);
       if (from.at + size > this.bytes.length) {
-        throw new TraceError(began, `the file is cut: a batch of ${size} bytes, of which ` +
-                                    `${this.bytes.length - from.at} are there`);
+        throw new TraceError(began, `a batch of ${size} bytes, of which ` +
+                                    `${this.bytes.length - from.at} are there`, true);
       }
       if (batch.generation === 0) throw new TraceError(began, 'a batch of generation 0');
       batch.at = from.at;
@@ -162,9 +175,11 @@ function traceReader() {
         if (!batch.experimental && batch.end > batch.at) this.take(generation, batch);
       }
       if (!ended && this.version >= 26) {
-        throw new TraceError(this.bytes.length, `the file is cut: generation ${generation.number} has no end`);
+        throw new TraceError(this.bytes.length, `generation ${generation.number} has no end`, true);
       }
-      if (!generation.frequency) throw new TraceError(began, `generation ${generation.number} has no frequency`);
+      if (!generation.frequency) {
+        throw new TraceError(began, `generation ${generation.number} has no frequency`, this.mayBeCut);
+      }
       this.number = generation.number;
       return generation;
     }
@@ -341,9 +356,9 @@ function traceReader() {
       this.failedTries = 0;
     }
 
-    fail(cursor, what) {
+    fail(cursor, what, cut) {
       const where = cursor.m.id === NOBODY ? '' : ` of thread ${cursor.m.id}`;
-      throw new TraceError(cursor.offset, `${EVENTS[cursor.kind].name}${where}: ${what}`);
+      throw new TraceError(cursor.offset, `${EVENTS[cursor.kind].name}${where}: ${what}`, cut);
     }
 
     *run() {
@@ -455,7 +470,8 @@ function traceReader() {
         return `thread ${cursor.m.id === NOBODY ? -1 : cursor.m.id}: ${EVENTS[cursor.kind].name}${about}`;
       });
       throw new TraceError(waiting[0].offset,
-                           `no thread can go on in generation ${this.number}. ${stuck.join('; ')}`);
+                           `no thread can go on in generation ${this.number}. ${stuck.join('; ')}`,
+                           this.file.mayBeCut && this.generation.strings.size === 0);
     }
 
     // Makes the thread's next event the cursor's. False: there is none.
@@ -483,7 +499,7 @@ function traceReader() {
       let index = this.stringOf.get(id);
       if (index === undefined) {
         const text = this.generation.strings.get(id);
-        if (text === undefined) this.fail(cursor, `unknown string ${id}`);
+        if (text === undefined) this.fail(cursor, `unknown string ${id}`, this.file.mayBeCut);
         index = this.model.string(text);
         this.stringOf.set(id, index);
       }
@@ -499,7 +515,7 @@ function traceReader() {
     }
     addStack(cursor, id) {
       const frames = this.generation.stacks.get(id);
-      if (frames === undefined) this.fail(cursor, `unknown stack ${id}`);
+      if (frames === undefined) this.fail(cursor, `unknown stack ${id}`, this.file.mayBeCut);
       const model = this.model;
       const list = frames.map(([pc, functionId, fileId, line]) => {
         const name = this.text(cursor, functionId), file = this.text(cursor, fileId);
@@ -948,14 +964,14 @@ function traceReader() {
       builder = new Builder(bytes);
     } catch (error) {
       if (!(error instanceof TraceError)) throw error;
-      return {error: {offset: error.offset, what: error.message}, events: 0};
+      return {error: error.facts, events: 0};
     }
     let failed = null;
     try {
       yield* builder.run();
     } catch (error) {
       if (!(error instanceof TraceError)) throw error;
-      failed = {offset: error.offset, what: error.message};
+      failed = error.facts;
     }
     return builder.finish(failed);
   }

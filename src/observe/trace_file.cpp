@@ -70,7 +70,21 @@ trace_file::trace_file(std::span<const std::uint8_t> bytes) : bytes_(bytes), at_
 
 bool trace_file::fail(std::size_t offset, std::string what) {
   failed_ = true;
-  error_ = {offset, std::move(what)};
+  error_ = {offset, std::move(what), false};
+  return false;
+}
+
+// The file ends where more should be.
+bool trace_file::fail_cut(std::size_t offset, std::string what) {
+  fail(offset, std::move(what));
+  error_.cut = true;
+  return false;
+}
+
+// Something that a generation refers to is not in it.
+bool trace_file::fail_missing(std::size_t offset, std::string what) {
+  fail(offset, std::move(what));
+  error_.cut = may_be_cut();
   return false;
 }
 
@@ -81,7 +95,8 @@ bool trace_file::read_header() {
                               std::min(bytes_.size(), trace::k_header_size));
   if (text.empty()) return fail(0, "the file is empty");
   if (!text.starts_with(k_before.substr(0, text.size()))) return fail(0, "this is not a trace");
-  if (text.size() < trace::k_header_size) return fail(text.size(), "the file ends in its header");
+  if (text.size() < trace::k_header_size)
+    return fail_cut(text.size(), "the file ends in its header");
   const std::string_view digits = text.substr(k_before.size(), 2);
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   if (!is_digit(digits[0]) || !is_digit(digits[1]) || text.substr(7) != k_after) {
@@ -109,7 +124,7 @@ bool trace_file::read_batch(batch& into) {
   const std::size_t offset = offset_of(into.began);
   if (kind == byte_of(event::experimental_batch) && version_ >= trace::version::go123) {
     into.experimental = true;
-    if (at_ == end) return fail(offset, "the file ends in the head of a batch");
+    if (at_ == end) return fail_cut(offset, "the file ends in the head of a batch");
     if (*at_ != 1) return fail(offset + 1, "unknown experiment " + std::to_string(*at_));
     ++at_;
   } else if (kind != byte_of(event::event_batch)) {
@@ -119,7 +134,9 @@ bool trace_file::read_batch(batch& into) {
   for (std::uint64_t* const field : {&into.generation, &into.m, &into.time, &size}) {
     const std::uint8_t* const next = get_varint(at_, end, *field);
     if (next == nullptr) {
-      return fail(offset, "the head of a batch is cut or holds a number of more than 64 bits");
+      constexpr std::ptrdiff_t k_longest = 10;  // of a number of 64 bits
+      if (end - at_ < k_longest) return fail_cut(offset, "the file ends in the head of a batch");
+      return fail(offset, "the head of a batch holds a number of more than 64 bits");
     }
     at_ = next;
   }
@@ -129,8 +146,8 @@ bool trace_file::read_batch(batch& into) {
   }
   const auto left = static_cast<std::size_t>(end - at_);
   if (size > left) {
-    return fail(offset, "the file is cut: a batch of " + std::to_string(size) +
-                            " bytes, of which " + std::to_string(left) + " are there");
+    return fail_cut(offset, "a batch of " + std::to_string(size) + " bytes, of which " +
+                                std::to_string(left) + " are there");
   }
   if (into.generation == 0) return fail(offset, "a batch of generation 0; they count from 1");
   into.bytes = {at_, static_cast<std::size_t>(size)};
@@ -184,8 +201,7 @@ bool trace_file::next(trace_generation& generation) {
     if (!ended && !take(generation, read)) return false;
   }
   if (!ended && version_ >= trace::version::go126) {
-    return fail(bytes_.size(),
-                "the file is cut: generation " + number(generation.number) + " has no end");
+    return fail_cut(bytes_.size(), "generation " + number(generation.number) + " has no end");
   }
   return seal(generation, began);
 }
@@ -320,13 +336,13 @@ bool trace_file::seal(trace_generation& generation, std::size_t began) {
                                          (again->id == 0 ? " stands for the empty one"
                                                          : " is defined twice in " + which));
   }
-  if (generation.units_per_second == 0) return fail(began, which + " has no frequency");
+  if (generation.units_per_second == 0) return fail_missing(began, which + " has no frequency");
   if (version_ >= trace::version::go125 && !clock_seen_) {
-    return fail(began, which + " has no clock reading");
+    return fail_missing(began, which + " has no clock reading");
   }
   for (const sample_stack& sample : sample_stacks_) {
     if (!generation.has_stack(sample.id)) {
-      return fail(sample.offset, "a CPU sample with unknown stack " + number(sample.id));
+      return fail_missing(sample.offset, "a CPU sample with unknown stack " + number(sample.id));
     }
   }
   return name_frames(generation);
@@ -338,8 +354,8 @@ bool trace_file::name_frames(trace_generation& generation) {
     const std::string_view* const function = generation.string(raw.function);
     const std::string_view* const file = generation.string(raw.file);
     if (function == nullptr || file == nullptr) {
-      return fail(raw.offset, "a frame with unknown string " +
-                                  number(function == nullptr ? raw.function : raw.file));
+      return fail_missing(raw.offset, "a frame with unknown string " +
+                                          number(function == nullptr ? raw.function : raw.file));
     }
     generation.frames.push_back({raw.pc, *function, *file, raw.line});
   }

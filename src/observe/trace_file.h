@@ -22,6 +22,9 @@ namespace magpie::rt {
 struct trace_error {
   std::size_t offset = 0;
   std::string what;
+  // The file is good as far as it goes, but its last generation is not all there: the process ended
+  // while it was written, or the disk was full.
+  bool cut = false;
 };
 
 struct trace_frame {
@@ -138,6 +141,11 @@ class trace_file {
 
   [[nodiscard]] const trace_error* error() const { return failed_ ? &error_ : nullptr; }
   [[nodiscard]] trace::version version() const { return version_; }
+  // Whether something may be missing because the file ends too early, and not because it is
+  // wrong: before go 1.26 nothing marks the end of a generation, and its tables come last.
+  [[nodiscard]] bool may_be_cut() const {
+    return at_ == bytes_.data() + bytes_.size() && version_ < trace::version::go126;
+  }
   [[nodiscard]] std::size_t offset_of(const std::uint8_t* place) const {
     return static_cast<std::size_t>(place - bytes_.data());
   }
@@ -164,6 +172,8 @@ class trace_file {
   bool seal(trace_generation& generation, std::size_t began);
   bool name_frames(trace_generation& generation);
   bool fail(std::size_t offset, std::string what);
+  bool fail_cut(std::size_t offset, std::string what);
+  bool fail_missing(std::size_t offset, std::string what);
 
   std::span<const std::uint8_t> bytes_;
   const std::uint8_t* at_;

@@ -67,6 +67,7 @@ class trace_reader::inside {
   bool read_event(cursor& of);
   bool check_ids(const trace_event& read);
   bool fail(std::size_t offset, std::string what);
+  bool fail_missing(std::size_t offset, std::string what);
 
   static bool later(const cursor* a, const cursor* b) {
     return a->event.time != b->event.time ? a->event.time > b->event.time : a->m > b->m;
@@ -85,7 +86,13 @@ class trace_reader::inside {
 
 bool trace_reader::inside::fail(std::size_t offset, std::string what) {
   failed = true;
-  error = {offset, std::move(what)};
+  error = {offset, std::move(what), false};
+  return false;
+}
+
+bool trace_reader::inside::fail_missing(std::size_t offset, std::string what) {
+  fail(offset, std::move(what));
+  error.cut = file.may_be_cut();
   return false;
 }
 
@@ -110,7 +117,9 @@ bool trace_reader::inside::next(trace_event& event) {
 // Opens the next generation; it may turn out to have no events.
 bool trace_reader::inside::begin_generation() {
   if (!file.next(generation)) {
-    if (file.error() != nullptr) return fail(file.error()->offset, file.error()->what);
+    if (file.error() == nullptr) return false;
+    failed = true;
+    error = *file.error();
     return false;
   }
   ++generations;
@@ -180,7 +189,12 @@ void trace_reader::inside::nobody_can_go_on() {
   if (waiting_.size() > k_shown) {
     what += "; and " + std::to_string(waiting_.size() - k_shown) + " more";
   }
-  fail(waiting_.front()->event.offset, std::move(what));
+  // Batches come before the tables: some may be missing only where there are none of these.
+  if (generation.strings.entries().empty()) {
+    fail_missing(waiting_.front()->event.offset, std::move(what));
+  } else {
+    fail(waiting_.front()->event.offset, std::move(what));
+  }
 }
 
 // Makes the thread's next event the cursor's, if there is one.
@@ -227,16 +241,16 @@ bool trace_reader::inside::check_ids(const trace_event& read) {
     if (which == 0) break;
     const std::uint64_t id = read.arguments[which - 1U];
     if (generation.string(id) == nullptr) {
-      return fail(read.offset,
-                  std::string(facts.name) + " with unknown string " + std::to_string(id));
+      return fail_missing(read.offset,
+                          std::string(facts.name) + " with unknown string " + std::to_string(id));
     }
   }
   for (const std::uint8_t which : facts.stacks) {
     if (which == 0) break;
     const std::uint64_t id = read.arguments[which - 1U];
     if (!generation.has_stack(id)) {
-      return fail(read.offset,
-                  std::string(facts.name) + " with unknown stack " + std::to_string(id));
+      return fail_missing(read.offset,
+                          std::string(facts.name) + " with unknown stack " + std::to_string(id));
     }
   }
   return true;

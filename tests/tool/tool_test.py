@@ -73,7 +73,7 @@ class Tool(unittest.TestCase):
         cut.write_bytes(whole[:len(whole) // 2])
         end = magpie("trace", "check", cut)
         self.assertEqual(end.returncode, 1)
-        self.assertRegex(end.stderr, r"cut\.trace: broken at byte \d+: the file is cut")
+        self.assertRegex(end.stderr, r"cut\.trace: the end is missing: the file is cut at byte \d+, as when a process is killed")
         (self.path / "text").write_text("hello, world\n" * 10)
         end = magpie("trace", "check", self.path / "text")
         self.assertEqual(end.returncode, 1)

@@ -90,8 +90,14 @@ int verdict(const options& chosen, const rt::trace_reader& reader, std::uint64_t
     return k_failed;
   }
   if (error == nullptr) return 0;
-  std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << error->what << '\n';
-  if (events > 0) std::cerr << chosen.file << ": before that, " << events << " good events\n";
+  if (error->cut) {
+    std::cerr << chosen.file << ": the end is missing: the file is cut at byte " << error->offset
+              << ", as when a process is killed while it writes (" << error->what << ")\n";
+  } else {
+    std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << error->what << '\n';
+  }
+  std::cerr << chosen.file << ": before that, "
+            << (events > 0 ? std::to_string(events) : std::string("no")) << " good events\n";
   return k_failed;
 }
 
