@@ -6,9 +6,9 @@ const byId = id => document.getElementById(id);
 const VIEWS = [
   {name: 'timeline', text: 'Timeline'},
   {name: 'goroutines', text: 'Goroutines'},
-  {name: 'time', text: 'Where time goes'},
+  {name: 'time', text: 'Where time goes', short: 'Totals'},
   {name: 'latency', text: 'Latency'},
-  {name: 'notes', text: 'Tasks and logs'},
+  {name: 'notes', text: 'Tasks and logs', short: 'Logs'},
 ];
 
 class App {
@@ -32,7 +32,7 @@ class App {
         this.timeline.reveal(span);
       },
       pin: g => this.showGoroutine(g),
-      time: (g, share) => this.go.moment(g, share * this.model.end),
+      
       moment: (g, time) => {
         const spans = this.questions.spansOf(g);
         const place = spans.findIndex(span => this.model.span.end[span] >= time);
@@ -88,7 +88,7 @@ class App {
     const model = await parse(bytes, share => { byId('progress').value = share; });
     this.readTime = performance.now() - began;
     if (model.events === 0 && model.error) {
-      this.fail(`${name} cannot be shown. ${explain(model.error)}`);
+      this.fail(`${name} cannot be shown. ${explain(model.error)}${model.error.cut ? ' Nothing whole comes before that.' : ''}`);
       return;
     }
     this.show(name, model);
@@ -123,7 +123,10 @@ class App {
     document.title = `${name} · magpie trace`;
     byId('banner').hidden = !model.error;
     if (model.error) {
-      fill(byId('banner'), element('b', {}, 'The file is broken. '), `${explain(model.error)} Shown is what came before.`);
+      fill(byId('banner'),
+           element('button', {class: 'close', 'aria-label': 'Close', click: () => { byId('banner').hidden = true; }}, '×'),
+           element('b', {}, model.error.cut ? 'The end of this trace is missing. ' : 'The file is broken. '),
+           `${explain(model.error)} Shown is all that came before: ${plural(model.events, 'event')}.`);
     }
     byId('search').hidden = false;
     const notes = model.tasks.length + model.regions.length + model.logs.length > 0;
@@ -133,7 +136,8 @@ class App {
     fill(tabs, this.views.map(view => element('button', {
       type: 'button', role: 'tab', 'data-view': view.name,
       click: () => view.name === 'timeline' ? this.switchTo('timeline') : this.open(view.name),
-    }, view.text)));
+    }, element('span', {class: view.short && 'tab-long'}, view.text),
+       view.short && element('span', {class: 'tab-short', 'aria-hidden': true}, view.short))));
     this.legend();
     this.switchTo('timeline');
     this.timeline.show(model, this.questions);
@@ -143,7 +147,9 @@ class App {
   legend() {
     const item = (colour, text) => element('span', {}, element('i', {style: `background:var(--${colour})`}), text);
     fill(byId('legend'), item('running', 'running'), item('syscall', 'in a system call'), item('runnable', 'runnable'),
-         item('waiting', 'waiting; on a P: looking for work'),
+         item('waiting', 'waiting'),
+         element('span', {}, element('i', {class: 'line', style: 'background:var(--waiting)'}), 'P looks for work'),
+         element('span', {}, '↝ wakes'),
          element('span', {class: 'push'}, 'w a s d to move · click a bar · shift-drag to measure'));
   }
 
@@ -214,7 +220,7 @@ class App {
     const titles = {[RUNNABLE]: 'Where it was made runnable', [WAITING]: 'Where it waits', [SYSCALL]: 'Where it calls'};
     return [
       this.closeButton(),
-      element('h2', {}, questions.title(g), ' ', element('span', {class: 'mono soft'}, questions.name(g))),
+      goroutineTitle(questions, g),
       facts([
         ['state', dot(what), questions.describe(span)],
         ['for', duration(spans.end[span] - spans.begin[span])],
@@ -320,7 +326,8 @@ class App {
 
   // Search.
 
-  // What has `text` in its name: {kind, text, pick: what to do with it}, the likeliest first.
+  // What has `text` in its name: {kind, text, many: how many there are, pick: what to do with it},
+  // the likeliest first.
   find(text) {
     const wanted = text.trim().toLowerCase();
     if (!wanted) return [];
@@ -335,8 +342,8 @@ class App {
              pick: () => this.showGoroutine(g)}];
   }
   findGroups(wanted) {
-    return this.questions.groups().filter(group => group.text.toLowerCase().includes(wanted)).map(group => ({
-      kind: 'function', text: `${group.text} (${plural(group.members.length, 'goroutine')})`,
+    return this.questions.groups().filter(group => `${group.text} ${group.full}`.toLowerCase().includes(wanted)).map(group => ({
+      kind: 'function', text: group.text, many: plural(group.members.length, 'goroutine'),
       pick: () => this.go.group(group.name),
     }));
   }
@@ -380,7 +387,8 @@ class App {
         event.preventDefault();
         this.pick(i);
       },
-    }, element('span', {class: 'kind'}, each.kind), element('span', {class: 'text'}, each.text));
+    }, element('span', {class: 'kind'}, each.kind), element('span', {class: 'text'}, each.text),
+       each.many && element('span', {class: 'many'}, each.many));
     fill(list, this.found.length > 0 ? this.found.map(option)
                                      : element('li', {class: 'none'}, 'Nothing with that name.'));
   }
@@ -404,6 +412,7 @@ class App {
   theme(name) {
     document.documentElement.dataset.theme = name;
     this.timeline.recolour();
+    for (const canvas of document.querySelectorAll('canvas.life')) canvas.dispatchEvent(new Event('recolour'));
     try { localStorage.setItem('magpie-theme', name); } catch { /* the same */ }
   }
   otherTheme() { this.theme(document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark'); }
@@ -466,7 +475,7 @@ class App {
   timelineKey(event, key, timeline) {
     const selected = timeline.selected, spans = this.model.span;
     const actions = {
-      w: () => timeline.zoom(0.7, this.pointerTime()), s: () => timeline.zoom(1 / 0.7, this.pointerTime()),
+      w: () => timeline.zoomAtPointer(0.7), s: () => timeline.zoomAtPointer(1 / 0.7),
       a: () => timeline.move(-0.25), d: () => timeline.move(0.25),
       arrowleft: () => timeline.move(-0.1), arrowright: () => timeline.move(0.1),
       arrowup: () => timeline.scrollBy(-60), arrowdown: () => timeline.scrollBy(60),
@@ -486,16 +495,12 @@ class App {
     event.preventDefault();
     actions[key]();
   }
-  // Zoom where the eyes are: at the pointer, if it is over the timeline.
-  pointerTime() {
-    const hovered = this.timeline.hovered;
-    if (hovered < 0) return undefined;
-    const spans = this.model.span, {from, to} = this.timeline.goal;
-    return Math.min(Math.max((spans.begin[hovered] + spans.end[hovered]) / 2, from), to);
-  }
 }
 
-function explain(error) { return `At byte ${count(error.offset)}: ${error.what}.`.replace('..', '.'); }
+function explain({cut, offset, what}) {
+  if (!cut) return `At byte ${count(offset)}: ${what}.`.replace('..', '.');
+  return `The file is cut at byte ${count(offset)}, as when a process is killed while it writes (${what}).`;
+}
 
 function decodeBase64(text) {
   const binary = atob(text), bytes = new Uint8Array(binary.length);

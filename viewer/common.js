@@ -24,11 +24,10 @@ function fill(node, ...children) { node.replaceChildren(...children.flat(2).filt
 // 1.25 ms; three digits are enough to compare.
 function duration(nanos) {
   if (!(nanos > 0)) return '0';
-  const units = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
-  for (const [size, unit] of units) {
-    if (nanos >= size * 0.9995) return `${digits(nanos / size)} ${unit}`;
-  }
-  return `${digits(nanos)} ns`;
+  const units = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs']];
+  if (nanos < 999.5) return nanos < 0.5 ? '<1 ns' : `${Math.round(nanos)} ns`;
+  const [size, unit] = units.find(([each]) => nanos >= each * 0.9995);
+  return `${digits(nanos / size)} ${unit}`;
 }
 function digits(value) {
   if (value >= 99.95) return Math.round(value).toLocaleString('en');
@@ -37,6 +36,45 @@ function digits(value) {
 const count = number => number.toLocaleString('en');
 const percent = share => share > 0 && share < 0.001 ? '<0.1%' : `${(100 * share).toFixed(1)}%`;
 const plural = (number, word) => `${count(number)} ${word}${number === 1 ? '' : 's'}`;
+
+// A C++ name as one says it: "(anonymous namespace)::a()::{lambda(int)#1}::operator()(int) const" is
+// a::lambda#1. Names of other kinds, as Go's and those that a program gives, stay as they are.
+const shortNames = new Map();
+function shortName(name) {
+  let short = shortNames.get(name);
+  if (short === undefined) shortNames.set(name, short = withoutArguments(name) || name);
+  return short;
+}
+const OPERATOR = /operator(\(\)|\[\]|<=>|<<=?|>>=?|->\*?|&&|\|\||\+\+|--|[-<>=!+*/%^&|~,]=?| new| delete)/y;
+function withoutArguments(name) {
+  if (!/[\w>)}]::[\w{(~$]|^[\w~]+\(.*\)$/.test(name)) return name;
+  const text = name.replaceAll('(anonymous namespace)::', '').replace(/ \[clone [^\]]*\]/g, '');
+  let result = '';
+  for (let at = 0; at < text.length;) {
+    OPERATOR.lastIndex = at;
+    const operator = OPERATOR.exec(text), end = operator ? OPERATOR.lastIndex : endOfBrackets(text, at);
+    const part = text.slice(at, end);
+    if (operator) result += part;
+    else if (part.startsWith('<')) result += part.length > 16 ? '<…>' : part;
+    else if (part.startsWith('{')) result += part.replace(/^\{lambda\(.*\)(#\d+)\}$/, 'lambda$1');
+    else if (text.startsWith(' const', at)) at += 5;
+    // What stands before a space is the type of the result; templates have it.
+    else if (part === ' ') result = text.includes('(', at) ? '' : result + part;
+    else if (!part.startsWith('(')) result += part;
+    at = Math.max(end, at + 1);
+  }
+  return result.replace(/(lambda#\d+|\$_\d+)::operator\(\)/g, '$1');
+}
+// Behind the bracket that closes the one at `at`; behind `at` where there is none.
+function endOfBrackets(text, at) {
+  let depth = 0;
+  for (let i = at; i < text.length; i++) {
+    if ('(<{'.includes(text[i])) depth++;
+    if (')>}'.includes(text[i]) && text[i - 1] !== '-') depth--;
+    if (depth <= 0) return i + 1;
+  }
+  return at + 1;
+}
 
 // The first place in [from, to) of rising numbers where the number is not below `value`.
 function lowerBound(numbers, value, from = 0, to = numbers.length) {
@@ -62,6 +100,7 @@ function palette() {
                       'runnable', 'waiting', 'syscall']) colours[name] = colour(name);
   colours.dark = document.documentElement.dataset.theme === 'dark';
   colours.states = STATE_NAMES.map(colour);
+  colours.onState = STATE_NAMES.map(state => colour(`on-${state}`));  // what is written on them
   const channels = text => [0, 1, 2].map(i => parseInt(text.slice(1 + 2 * i, 3 + 2 * i), 16));
   colours.numbers = {running: channels(colours.running), syscall: channels(colours.syscall)};
   // One function's goroutines differ from the next one's by a shade, never by the colour of a state.
@@ -104,10 +143,8 @@ class Questions {
     this.shade = new Map();
   }
 
-  name(g) {
-    const name = this.model.strings[this.model.g.name[g]];
-    return name || '(unknown function)';
-  }
+  name(g) { return shortName(this.fullName(g)); }
+  fullName(g) { return this.model.strings[this.model.g.name[g]] || '(unknown function)'; }
   title(g) { return `G${this.model.g.id[g]}`; }
   // Which of the shades a function has.
   shadeOf(g) {
@@ -158,7 +195,7 @@ class Questions {
       const name = this.model.g.name[g];
       let group = groups.get(name);
       if (!group) {
-        group = {name, text: this.name(g), members: [], time: [0, 0, 0, 0]};
+        group = {name, text: this.name(g), full: this.fullName(g), members: [], time: [0, 0, 0, 0]};
         groups.set(name, group);
       }
       group.members.push(g);

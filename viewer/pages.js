@@ -76,7 +76,8 @@ function stackList(model, stack) {
   if (frames.length === 0) return element('p', {class: 'soft'}, 'No stack was recorded.');
   return element('ol', {class: 'stack'}, frames.map(index => {
     const frame = model.frames[index];
-    return element('li', {class: 'mono'}, model.strings[frame.function] || '(unknown function)',
+    const name = model.strings[frame.function] || '(unknown function)';
+    return element('li', {class: 'mono', title: name}, shortName(name),
                    element('small', {}, `${model.strings[frame.file]}${frame.line ? ':' + frame.line : ''}`));
   }));
 }
@@ -89,7 +90,7 @@ function goroutinesPage(model, questions, go) {
     element('h2', {}, plural(model.g.id.length, 'goroutine')),
     element('p', {class: 'lead'}, `By the function they began with. ${plural(groups.length, 'function')}.`),
     table([
-      {text: 'function', value: row => row.text, className: 'name mono', cell: row => row.text},
+      {text: 'function', value: row => row.text, className: 'name mono', cell: row => named(row.text, row.full)},
       countColumn('count', row => row.members.length),
       {text: 'time', wide: true, value: sum, cell: row => stateBar(row.time)},
       timeColumn('running', row => row.time[RUNNING]),
@@ -106,7 +107,7 @@ function groupPage(model, questions, go, name) {
   if (group.members.length === 1) return goroutinePage(model, questions, go, group.members[0]);
   return [
     element('p', {class: 'crumb'}, element('button', {class: 'link', click: () => go.goroutines()}, '← all goroutines')),
-    element('h2', {class: 'mono'}, group.text),
+    element('h2', {class: 'mono', title: group.full}, group.text),
     element('p', {class: 'lead'}, plural(group.members.length, 'goroutine')),
     element('div', {class: 'card'}, stateBar(group.time, 'bar big'), stateWords(group.time)),
     element('h3', {}, 'Goroutines'),
@@ -169,13 +170,10 @@ function goroutinePage(model, questions, go, g) {
   const waits = spans.filter(span => model.span.what[span] === WAITING);
   const latencies = spans.filter(span => model.span.what[span] === RUNNABLE);
   const longest = latencies.reduce((most, span) => Math.max(most, model.span.end[span] - model.span.begin[span]), 0);
-  const canvas = element('canvas', {class: 'life', 'aria-label': 'Its life; click to see that place in the timeline', role: 'img',
-                                    click: event => go.time(g, event.offsetX / canvas.clientWidth)});
-  requestAnimationFrame(() => drawLife(canvas, model, questions, g));
   return [
     element('p', {class: 'crumb'}, element('button', {class: 'link', click: () => go.group(model.g.name[g], true)}, '← all goroutines')),
-    element('h2', {}, questions.title(g), ' ', element('span', {class: 'mono soft'}, questions.name(g))),
-    element('div', {class: 'card'}, canvas, stateWords(states)),
+    goroutineTitle(questions, g),
+    element('div', {class: 'card'}, lifeOf(model, questions, go, g), stateWords(states)),
     facts([
       ['began', born < 0 ? 'before the trace' : `at ${duration(born)}`,
        parent >= 0 && [', by ', goroutineLink(questions, go, parent)]],
@@ -201,8 +199,13 @@ function goroutinePage(model, questions, go, g) {
   ];
 }
 
+function named(text, full) { return element('span', {title: full}, text); }
+function goroutineTitle(questions, g) {
+  return element('h2', {title: questions.fullName(g)},
+                 questions.title(g), ' ', element('span', {class: 'mono soft'}, questions.name(g)));
+}
 function goroutineLink(questions, go, g) {
-  return element('button', {class: 'link', click: () => go.goroutine(g)},
+  return element('button', {class: 'link', title: questions.fullName(g), click: () => go.goroutine(g)},
                  `${questions.title(g)} ${questions.name(g)}`);
 }
 function place(model, span) {
@@ -213,18 +216,31 @@ function place(model, span) {
 }
 function leafOf(model, stack) {
   const frames = model.stacks[stack] || [];
-  return frames.length > 0 ? model.strings[model.frames[frames[0]].function] : 'no stack';
+  return frames.length > 0 ? shortName(model.strings[model.frames[frames[0]].function]) : 'no stack';
 }
 
-function drawLife(canvas, model, questions, g) {
+// From its first span to its last, which may be a small part of the trace.
+function lifeOf(model, questions, go, g) {
+  const spans = questions.spansOf(g), from = model.span.begin[spans[0]];
+  const to = Math.max(model.span.end[spans[spans.length - 1]], from + 1);
+  const canvas = element('canvas', {class: 'life', 'aria-label': 'Its life; click to see that place in the timeline',
+                                    role: 'img', recolour: () => draw(),
+                                    click: event => go.moment(g, from + event.offsetX / canvas.clientWidth * (to - from))});
+  const draw = () => drawLife(canvas, model, questions, g, from, to);
+  new ResizeObserver(draw).observe(canvas);
+  return [canvas, element('div', {class: 'ends'}, element('span', {}, duration(from)), element('span', {}, duration(to)))];
+}
+
+function drawLife(canvas, model, questions, g, begin, end) {
   const {context, width, height} = fitCanvas(canvas), colours = palette();
+  if (width === 0) return;
   context.fillStyle = colours.hover;
   context.fillRect(0, 0, width, height);
   // How much of each point every state takes.
   const share = Array.from({length: 4}, () => new Float64Array(Math.ceil(width) + 1));
-  const scale = width / model.end;
+  const scale = width / (end - begin);
   for (const span of questions.spansOf(g)) {
-    const from = model.span.begin[span] * scale, to = model.span.end[span] * scale, list = share[model.span.what[span]];
+    const from = (model.span.begin[span] - begin) * scale, to = (model.span.end[span] - begin) * scale, list = share[model.span.what[span]];
     for (let x = Math.floor(from); x <= to && x < width; x++) list[x] += Math.min(to, x + 1) - Math.max(from, x);
   }
   for (let x = 0; x < width; x++) {
@@ -324,7 +340,7 @@ function latencyPage(model, questions, go) {
   const rows = [];
   for (let power = Math.min(...powers); power <= Math.max(...powers); power++) {
     const number = buckets.get(power) || 0;
-    rows.push(element('span', {class: 'from'}, `${duration(2 ** power)} –`),
+    rows.push(element('span', {class: 'from'}, `≥ ${power === 0 ? '0' : duration(2 ** power)}`),
               element('span', {class: number > 0 ? 'meter' : '', style: `width:${Math.max(100 * number / most, 0.4)}%`}),
               element('span', {class: 'count'}, number > 0 ? count(number) : ''));
   }
@@ -339,7 +355,8 @@ function latencyPage(model, questions, go) {
     element('h3', {}, 'The longest'),
     table([
       {text: 'goroutine', value: span => model.g.id[spans.g[span]], cell: span => questions.title(spans.g[span])},
-      {text: 'function', className: 'name mono', cell: span => questions.name(spans.g[span])},
+      {text: 'function', className: 'name mono',
+       cell: span => named(questions.name(spans.g[span]), questions.fullName(spans.g[span]))},
       timeColumn('waited', of),
       timeColumn('at', span => spans.begin[span]),
       {text: 'made runnable by', wide: true, cell: span => cause(model, questions, span)},

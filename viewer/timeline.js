@@ -7,11 +7,13 @@
 
 const GUTTER = 92, NARROW_GUTTER = 58, AXIS = 26;
 const ROW_HEIGHTS = {section: 25, p: 30, m: 22, g: 24};
+const REGION_HEIGHT = 15, MOST_DEPTH = 3;  // of regions below a goroutine
+const LABEL_FONT = '12.5px system-ui, "DejaVu Sans", sans-serif';
 const SHORTEST = 50;  // nanoseconds across the whole view
 const MOST_ARROWS = 250;
 
 class Timeline {
-  // `on` has select(span), measure(from, to) and hint(text or null, event).
+  // `on` has select(span), measure(from, to) and hint(span or -1, event).
   constructor(canvas, overview, on) {
     this.canvas = canvas;
     this.overviewCanvas = overview;
@@ -26,6 +28,7 @@ class Timeline {
     this.scroll = 0;
     this.frames = [];  // how long the last ones took, in milliseconds
     this.pointers = new Map();
+    this.pointerX = null;
     this.measureCanvas();
     this.listen();
     new ResizeObserver(() => {
@@ -43,7 +46,6 @@ class Timeline {
     this.hovered = -1;
     this.measured = null;
     this.scroll = 0;
-    // Longest names first would be as good an order; numbers are what people look for.
     this.pOrder = model.ps.map((_, i) => i).sort((a, b) => model.ps[a] - model.ps[b]);
     this.mOrder = model.ms.map((_, i) => i).filter(i => model.mRows[i].index.length > 0)
         .sort((a, b) => model.ms[a] - model.ms[b]);
@@ -67,12 +69,13 @@ class Timeline {
     let top = 0;
     const add = row => {
       row.top = top;
-      row.height = Math.round(ROW_HEIGHTS[row.kind] * (row.kind === 'section' ? 1 : stretch));
+      row.height = Math.round(ROW_HEIGHTS[row.kind] * (row.kind === 'section' ? 1 : stretch)) +
+          (row.depth || 0) * REGION_HEIGHT;
       top += row.height;
       this.rows.push(row);
     };
     if (this.pinned.length > 0) add({kind: 'section', text: 'Goroutines'});
-    for (const g of this.pinned) add({kind: 'g', g});
+    for (const g of this.pinned) add({kind: 'g', g, depth: this.depthOf(g)});
     add({kind: 'section', text: 'Ps'});
     for (const p of this.pOrder) {
       this.rowOfP.set(p, this.rows.length);
@@ -84,6 +87,11 @@ class Timeline {
       add({kind: 'm', m});
     }
     this.height = top + 8;
+  }
+
+  // How many regions lie within one another.
+  depthOf(g) {
+    return this.questions.regionsOf(g).reduce((most, region) => Math.max(most, Math.min(region.depth + 1, MOST_DEPTH)), 0);
   }
 
   pin(g) {
@@ -101,9 +109,16 @@ class Timeline {
 
   // Asking the page for sizes is slow, so it is done once a frame.
   measureCanvas() {
-    this.gutter = this.canvas.clientWidth < 600 ? NARROW_GUTTER : GUTTER;
+    this.gutter = this.canvas.clientWidth < 600 ? this.narrowGutter() : GUTTER;
     this.width = Math.max(this.canvas.clientWidth - this.gutter, 10);
     this.visible = this.canvas.clientHeight;
+  }
+  // Wide enough for the ids of the goroutines that have rows.
+  narrowGutter() {
+    const context = this.canvas.getContext('2d');
+    context.font = LABEL_FONT;
+    const widths = this.pinned.map(g => context.measureText(this.questions.title(g)).width + 17);
+    return Math.min(Math.max(NARROW_GUTTER, ...widths), GUTTER);
   }
   x(time) { return this.gutter + (time - this.view.from) / (this.view.to - this.view.from) * this.width; }
   timeAt(x) { return this.view.from + (x - this.gutter) / this.width * (this.view.to - this.view.from); }
@@ -123,6 +138,8 @@ class Timeline {
     const centre = at === undefined ? (from + to) / 2 : at;
     this.look(centre - (centre - from) * factor, centre + (to - centre) * factor, atOnce);
   }
+  // Where the eyes are: at the pointer, if it is over the timeline.
+  zoomAtPointer(factor) { this.zoom(factor, this.pointerX === null ? undefined : this.timeAt(this.pointerX)); }
   move(share) {
     const step = (this.goal.to - this.goal.from) * share;
     this.look(this.goal.from + step, this.goal.to + step);
@@ -206,6 +223,7 @@ class Timeline {
       const y = this.y(row);
       if (y + row.height >= AXIS && y <= height) this.drawLabel(row, y);
     }
+    this.labelMeasure();
     context.restore();
     this.drawAxis(ticks, width);
     this.drawOverview();
@@ -245,7 +263,8 @@ class Timeline {
       context.fillStyle = colours.line;
       context.fillRect(Math.round(x), AXIS - 7, 1, 6);
       context.fillStyle = colours.soft;
-      context.fillText(`${(time / size).toFixed(decimals)} ${unit}`, x + 4, AXIS / 2 - 1);
+      const text = `${(time / size).toFixed(decimals)} ${unit}`;
+      if (x + 4 + context.measureText(text).width <= width) context.fillText(text, x + 4, AXIS / 2 - 1);
     }
     context.fillStyle = colours.paper;
     context.fillRect(0, 0, this.gutter, AXIS - 1);
@@ -268,7 +287,7 @@ class Timeline {
     context.fillRect(0, y, this.gutter - 1, row.height);
     context.fillStyle = colours.line;
     context.fillRect(this.gutter - 1, y, 1, row.height);
-    context.font = '12.5px system-ui, "DejaVu Sans", sans-serif';
+    context.font = LABEL_FONT;
     context.fillStyle = colours.ink;
     const text = row.kind === 'p' ? `P ${model.ps[row.p]}`
         : row.kind === 'm' ? `${model.ms[row.m]}` : this.questions.title(row.g);
@@ -303,7 +322,7 @@ class Timeline {
     context.globalAlpha = 0.6;
     context.fillRect(this.gutter, y + row.height - 1, this.width, 1);
     context.globalAlpha = 1;
-    if (row.kind === 'g') return this.drawGoroutine(row.g, y, row.height);
+    if (row.kind === 'g') return this.drawGoroutine(row, y);
     if (row.kind === 'p') this.drawHeld(row.p, y, row.height);
     const inset = row.kind === 'p' ? 4 : 3;
     return this.drawBusy(row.kind === 'p' ? this.model.pRows[row.p] : this.model.mRows[row.m], y + inset,
@@ -406,7 +425,8 @@ class Timeline {
     return (Math.round(255 * (0.15 + 0.85 * share)) << 24 | channel(2) << 16 | channel(1) << 8 | channel(0)) >>> 0;
   }
 
-  drawGoroutine(g, y, height) {
+  drawGoroutine({g, depth, height: whole}, y) {
+    const height = whole - depth * REGION_HEIGHT;
     const {model, context, colours, view} = this, spans = model.span, list = this.questions.spansOf(g);
     const right = this.gutter + this.width;
     let low = 0, high = list.length;
@@ -424,7 +444,7 @@ class Timeline {
       const top = y + (thin ? height / 2 - 2 : 4), tall = thin ? 4 : height - 9;
       context.fillRect(from, top, Math.max(to - from, 0.8), tall);
       if (span === this.selected) this.outline(from, y + 3, to - from, height - 7);
-      if (!thin && to - from > 60) this.write(this.questions.describe(span), from, to, y + height / 2, '#ffffff');
+      if (!thin && to - from > 60) this.write(this.questions.describe(span), from, to, y + height / 2, colours.onState[what]);
       if (thin && to - from > 90) {
         context.font = '11px system-ui, "DejaVu Sans", sans-serif';
         const text = this.shorten(this.questions.reason(span) || 'waiting', to - from - 24);
@@ -437,16 +457,23 @@ class Timeline {
       }
       drawnTo = to;
     }
-    this.drawRegions(g, y);
+    this.drawRegions(g, y + height);
   }
-  // What the goroutine called its work, as lines above it.
+  // What the goroutine called its work, below it.
   drawRegions(g, y) {
-    const context = this.context, right = this.gutter + this.width;
-    context.fillStyle = this.colours.accent;
+    const context = this.context, right = this.gutter + this.width, strings = this.model.strings;
+    const drawnTo = new Array(MOST_DEPTH).fill(-1);
     for (const region of this.questions.regionsOf(g)) {
-      if (region.end < this.view.from || region.begin > this.view.to) continue;
-      const from = Math.max(this.x(region.begin), this.gutter), to = Math.min(this.x(region.end), right);
-      context.fillRect(from, y + Math.min(region.depth, 2) * 2, Math.max(to - from, 1), 1.5);
+      if (region.depth >= MOST_DEPTH || region.end < this.view.from || region.begin > this.view.to) continue;
+      const from = Math.max(this.x(region.begin), this.gutter), to = Math.max(Math.min(this.x(region.end), right), from + 1);
+      if (to <= drawnTo[region.depth]) continue;
+      drawnTo[region.depth] = to;
+      const top = y + region.depth * REGION_HEIGHT - 2;
+      context.globalAlpha = 0.28;
+      context.fillStyle = this.colours.accent;
+      context.fillRect(from, top, Math.max(to - from - 0.7, 0.8), REGION_HEIGHT - 2);
+      context.globalAlpha = 1;
+      if (to - from > 34) this.write(strings[region.name], from, to, top + REGION_HEIGHT / 2 - 1, this.colours.ink);
     }
   }
 
@@ -464,9 +491,8 @@ class Timeline {
     const g = this.model.span.g[span];
     const name = this.questions.name(g);
     const text = to - from > 90 ? `${this.questions.title(g)} ${name}` : this.questions.title(g);
-    this.context.globalAlpha = dim ? 0.4 : 1;
-    this.write(text, from, to, y + height / 2, '#ffffff');
-    this.context.globalAlpha = 1;
+    const colours = this.colours;
+    this.write(text, from, to, y + height / 2, dim ? colours.soft : colours.onState[this.model.span.what[span]]);
   }
   write(text, from, to, y, colour) {
     const context = this.context;
@@ -525,8 +551,10 @@ class Timeline {
     if (x2 < this.gutter || x1 > this.gutter + this.width) return;
     const down = toRow.top > fromRow.top, same = toRow === fromRow;
     if (same && x2 - x1 < 8) return;
-    const y1 = this.y(fromRow) + fromRow.height / 2 + (down ? 1 : -1) * (fromRow.height / 2 - 4);
-    const y2 = this.y(toRow) + toRow.height / 2 + (same || down ? -1 : 1) * (toRow.height / 2 - 4);
+    // Within one row it bends between the row's upper edge and what is written on the bars.
+    const inset = same ? 10 : 4;
+    const y1 = down ? this.y(fromRow) + fromRow.height - inset : this.y(fromRow) + inset;
+    const y2 = down || same ? this.y(toRow) + inset : this.y(toRow) + toRow.height - inset;
     const context = this.context;
     context.save();
     context.beginPath();
@@ -560,10 +588,18 @@ class Timeline {
     context.globalAlpha = 1;
     context.fillRect(from, AXIS, 1, height);
     context.fillRect(to, AXIS, 1, height);
+  }
+  // Above the section's line, which would hide it; in the middle of what is seen of it.
+  labelMeasure() {
+    if (!this.measured) return;
+    const context = this.context;
+    const from = Math.max(this.x(this.measured.from), this.gutter);
+    const to = Math.min(this.x(this.measured.to), this.gutter + this.width);
+    if (to < from) return;
     context.font = '600 12px system-ui, "DejaVu Sans", sans-serif';
     context.textAlign = 'center';
     context.fillStyle = this.colours.ink;
-    context.fillText(duration(this.measured.to - this.measured.from), (from + to) / 2, AXIS + 12);
+    context.fillText(duration(this.measured.to - this.measured.from), (from + to) / 2, AXIS + 13);
   }
 
   // The whole trace: how many goroutines run, are in calls, and want to run.
@@ -662,7 +698,10 @@ class Timeline {
     canvas.addEventListener('pointermove', event => this.movePointer(event));
     canvas.addEventListener('pointerup', event => this.up(event));
     canvas.addEventListener('pointercancel', event => this.up(event));
-    canvas.addEventListener('pointerleave', () => this.hover(-1, null));
+    canvas.addEventListener('pointerleave', () => {
+      this.pointerX = null;
+      this.hover(-1, null);
+    });
     canvas.addEventListener('dblclick', event => this.zoom(0.25, this.timeAt(event.offsetX)));
     const overview = this.overviewCanvas;
     let start = null;
@@ -722,6 +761,7 @@ class Timeline {
   movePointer(event) {
     if (!this.model) return;
     const pointer = this.pointers.get(event.pointerId);
+    this.pointerX = event.offsetX >= this.gutter ? event.offsetX : null;
     if (!pointer) {
       this.hover(this.spanAt(event.offsetX, event.offsetY), event);
       return;

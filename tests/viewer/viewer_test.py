@@ -57,7 +57,8 @@ class Viewer(unittest.TestCase):
         page = self.browser.page(*WIDE)
         page.open((REPOSITORY / "viewer" / "index.html").as_uri())
         for expression, expected in [
-                ("duration(0)", "0"), ("duration(999)", "999 ns"), ("duration(1500)", "1.50 µs"),
+                ("duration(0)", "0"), ("duration(0.2)", "<1 ns"), ("duration(1)", "1 ns"), ("duration(64)", "64 ns"),
+                ("duration(999)", "999 ns"), ("duration(999.7)", "1.00 µs"), ("duration(1500)", "1.50 µs"),
                 ("duration(12345678)", "12.3 ms"), ("duration(2e9)", "2.00 s"), ("duration(999999)", "1.00 ms"),
                 ("percent(0.5)", "50.0%"), ("percent(0.00001)", "<0.1%"), ("plural(1, 'P')", "1 P"),
                 ("lowerBound([1, 3, 3, 7], 3)", 1), ("lowerBound([1, 3], 9)", 2), ("lowerBound([], 9)", 0),
@@ -74,6 +75,23 @@ class Viewer(unittest.TestCase):
           }
           return true;
         })()"""))
+
+    def test_names_are_short_where_they_are_of_cpp(self):
+        page = self.browser.page(*WIDE)
+        page.open((REPOSITORY / "viewer" / "index.html").as_uri())
+        for name, short in [
+                ("(anonymous namespace)::a()::{lambda(int)#1}::operator()(int) const", "a::lambda#1"),
+                ("(anonymous namespace)::a(b::c const&, (anonymous namespace)::d&)::{lambda(b::c const&)#2}", "a::lambda#2"),
+                ("a::b::read(std::span<std::byte, 18446744073709551615ul>, std::error_code&)", "a::b::read"),
+                ("void a::chan<int>::send(int&&)", "a::chan<int>::send"),
+                ("std::vector<int, std::allocator<int> >& f<std::vector<int> >(int)", "f<…>"),
+                ("a::b::operator<<(std::ostream&, int)", "a::b::operator<<"),
+                ("std::function<void ()>::operator()() const", "std::function<void ()>::operator()"),
+                ("a::b::~b()", "a::b::~b"), ("f::$_0::operator()() const", "f::$_0"), ("f(int)", "f"),
+                # Go's, and those that programs give.
+                *[(name, name) for name in ("main", "main.(*T).method", "main.Map[go.shape.int]", "server",
+                                            "worker 3 (retry)", "to [::1]:8080", "to fe80::1", "")]]:
+            self.assertEqual(page.evaluate(f"shortName({json.dumps(name)})"), short)
 
     def test_reads_what_the_tool_reads(self):
         made = self.path / "made.trace"
@@ -198,6 +216,111 @@ class Viewer(unittest.TestCase):
         self.assertIn("Ps used", page.evaluate("byId('details').textContent"))
         self.assertEqual(page.errors(), [])
 
+    def test_keys_zoom_where_the_pointer_is(self):
+        page = self.page_of(DATA / "go_network.trace")
+        self.settle(page)
+        page.mouse("mouseMoved", 300, 700)  # below all rows
+        under_pointer = "app.timeline.timeAt(300)"
+        before = page.evaluate(under_pointer)
+        page.key("w")
+        self.settle(page)
+        self.assertAlmostEqual(page.evaluate(under_pointer), before, delta=before / 100)
+
+    # A label is not cut by the edge of the picture, and nothing is painted over it.
+    def test_labels_of_times_are_whole(self):
+        page = self.page_of(DATA / "go_network.trace")
+        self.settle(page)
+        found = json.loads(page.evaluate("""(() => {
+          const timeline = app.timeline, context = timeline.canvas.getContext('2d');
+          const found = {measured: 0, cut: []};
+          let texts = [];
+          context.fillText = (text, x, y) => texts.push({text, x, y, width: context.measureText(text).width});
+          context.fillRect = (x, y, width, height) => { texts = texts.filter(each =>
+              !(x < each.x && each.x < x + width && y < each.y && each.y < y + height)); };
+          timeline.measured = {from: app.model.end * 0.3, to: app.model.end * 0.6};
+          const measure = duration(timeline.measured.to - timeline.measured.from);
+          for (let i = 0; i < 40; i++) {
+            timeline.view = {from: 0, to: app.model.end * (0.7 + i / 200)};
+            texts = [];
+            timeline.drawNow();
+            found.measured += texts.filter(each => each.text === measure).length;
+            found.cut.push(...texts.filter(each => each.y < 26 && each.x + each.width > timeline.canvas.clientWidth));
+          }
+          delete context.fillText;
+          delete context.fillRect;
+          return JSON.stringify(found);
+        })()"""))
+        self.assertEqual(found["measured"], 40)
+        self.assertEqual(found["cut"], [])
+
+    def test_the_life_of_a_goroutine_fills_its_picture_in_the_colours_of_the_theme(self):
+        page = self.page_of(DATA / "go_network.trace")
+        page.evaluate("app.theme('light')")
+        short = page.evaluate("""(() => {
+          const length = g => app.model.g.died[g] - app.model.g.born[g];
+          const lives = [...app.model.g.id.keys()].filter(g => app.model.g.born[g] > 0 && app.model.g.died[g] > 0);
+          return lives.sort((a, b) => length(a) - length(b))[0];
+        })()""")
+        page.evaluate(f"app.go.goroutine({short})")
+        columns = """(() => {
+          const canvas = document.querySelector('canvas.life'), context = canvas.getContext('2d');
+          const {data, width} = context.getImageData(0, canvas.height - 1, canvas.width, 1) , back = palette().hover;
+          let used = 0;
+          for (let x = 0; x < width; x++) used += `#${[0, 1, 2].map(i => data[4 * x + i].toString(16).padStart(2, '0')).join('')}` !== back;
+          return used / width;
+        })()"""
+        page.wait_for(f"{columns} > 0.95")
+        corner = "document.querySelector('canvas.life').getContext('2d').getImageData(1, 1, 1, 1).data.join()"
+        light = page.evaluate(corner)
+        page.evaluate("app.theme('dark')")
+        self.assertNotEqual(page.evaluate(corner), light)
+
+    # As WCAG counts it; 4.5 is what it asks for.
+    def test_texts_can_be_read(self):
+        page = self.page_of(DATA / "go_annotated.trace")
+        for theme in ("light", "dark"):
+            page.evaluate(f"app.theme('{theme}')")
+            pairs = [("ink", "paper"), ("soft", "paper"), ("soft", "back"), ("faint", "paper"), ("accent", "paper"),
+                     ("bad", "bad-back"), *((f"on-{state}", state) for state in ("running", "runnable", "syscall"))]
+            for text, back in pairs:
+                contrast = page.evaluate(f"""(() => {{
+                  const style = getComputedStyle(document.documentElement);
+                  const light = name => {{
+                    const hex = style.getPropertyValue('--' + name).trim();
+                    const part = i => parseInt(hex.slice(1 + 2 * i, 3 + 2 * i), 16) / 255;
+                    const [r, g, b] = [0, 1, 2].map(part).map(c => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+                    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+                  }};
+                  const [low, high] = [light('{text}'), light('{back}')].sort((a, b) => a - b);
+                  return (high + 0.05) / (low + 0.05);
+                }})()""")
+                self.assertGreaterEqual(contrast, 4.3, f"{text} on {back}, {theme}")
+
+    # Regions have a line of their own below the goroutine, with their names.
+    def test_regions_are_named(self):
+        page = self.page_of(DATA / "go_annotated.trace")
+        texts = json.loads(page.evaluate("""(() => {
+          const timeline = app.timeline, context = timeline.canvas.getContext('2d'), texts = [];
+          const region = app.model.regions.reduce((a, b) => b.end - b.begin > a.end - a.begin ? b : a);
+          timeline.pin(region.g);
+          timeline.look(region.begin, region.end, true);
+          context.fillText = text => texts.push(text);
+          timeline.drawNow();
+          delete context.fillText;
+          return JSON.stringify([app.model.strings[region.name], ...texts]);
+        })()"""))
+        self.assertIn(texts[0], texts[1:])
+
+    def test_what_is_found_is_seen_on_a_phone(self):
+        page = self.page_of(DATA / "go_annotated.trace", NARROW)
+        self.assertLessEqual(page.evaluate("byId('tabs').scrollWidth"), page.evaluate("byId('tabs').clientWidth"))
+        page.key("/")
+        page.key("a")
+        page.wait_for("!byId('found').hidden")
+        for side, sign in (("left", 1), ("right", -1)):
+            self.assertGreaterEqual(sign * page.evaluate(f"byId('found').getBoundingClientRect().{side}"),
+                                    0 if side == "left" else -390)
+
     def test_search(self):
         page = self.page_of(DATA / "go_annotated.trace")
         found = lambda text: json.loads(page.evaluate(f"JSON.stringify(app.find({json.dumps(text)}).map(each => each.kind))"))
@@ -240,7 +363,8 @@ class Viewer(unittest.TestCase):
                 ("empty", b"", "the file is empty", False),
                 ("text", b"hello, world, this is not a trace", "this is not a trace", False),
                 ("future", b"go 1.99 trace\0\0\0", "version go 1.99", False),
-                ("cut", whole[:-50], "the file is cut", True),
+                ("cut", whole[:-50], "The end of this trace is missing", True),
+                ("cut_early", whole[:300], "Nothing whole comes before that", False),
                 ("wrong", whole[:16] + b"w" + whole[17:], "here should be a batch", False)]:
             trace = self.path / f"{name}.trace"
             trace.write_bytes(content)
