@@ -31,31 +31,46 @@ class global_queue {
     publish_length();
   }
 
-  // Before all others, in their order.
-  void push_all_first(G* const* from, std::size_t count) {
-    for (std::size_t i = count; i-- > 0;) queue_.push_front(from[i]);
+  // Those that should have run before now. While there are others, too, every second that is taken
+  // is one of these: where they keep coming, the others must not wait for ever.
+  void push_urgent(G* const* from, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) urgent_.push_back(from[i]);
     publish_length();
   }
 
   G* pop() {
-    G* const g = queue_.pop_front();
+    G* const g = take();
     publish_length();
     return g;
+  }
+  // An urgent one if there is any.
+  G* pop_urgent() {
+    urgent_is_next_ = true;
+    return pop();
   }
 
   // A fair share for one of `procs` Ps, at most `most`. Returns how many it is.
   std::size_t pop_batch(std::size_t procs, std::size_t most, G** out) {
-    const std::size_t count = std::min({most, queue_.size(), queue_.size() / procs + 1});
-    for (std::size_t i = 0; i < count; ++i) out[i] = queue_.pop_front();
+    const std::size_t all = queue_.size() + urgent_.size();
+    const std::size_t count = std::min({most, all, all / procs + 1});
+    for (std::size_t i = 0; i < count; ++i) out[i] = take();
     publish_length();
     return count;
   }
 
  private:
   // relaxed: the fence in wake_p() and the one before a thread's last look order it.
-  void publish_length() { length_.store(queue_.size(), relaxed); }
+  void publish_length() { length_.store(queue_.size() + urgent_.size(), relaxed); }
+
+  G* take() {
+    const bool urgent = urgent_.size() != 0 && (urgent_is_next_ || queue_.size() == 0);
+    urgent_is_next_ = !urgent;
+    return urgent ? urgent_.pop_front() : queue_.pop_front();
+  }
 
   goroutine_ring queue_;
+  goroutine_ring urgent_;
+  bool urgent_is_next_ = true;
   atomic<std::size_t> length_{0};
 };
 

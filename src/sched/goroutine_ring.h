@@ -26,11 +26,6 @@ class goroutine_ring {
     slots_[tail_++ % capacity_] = g;
   }
 
-  void push_front(G* g) {
-    if (size() == capacity_) grow();
-    slots_[--head_ % capacity_] = g;  // below 0 it is taken modulo the capacity, a power of two
-  }
-
   // Null when empty.
   G* pop_front() { return size() != 0 ? slots_[head_++ % capacity_] : nullptr; }
   G* pop_back() { return size() != 0 ? slots_[--tail_ % capacity_] : nullptr; }

@@ -105,7 +105,7 @@ void scheduler::ready_all(M* m, G* const* woken, std::size_t count, wake_policy 
     const os::lock_guard hold(lock_);
     if (m == nullptr) readied_outside_ += count;
     if (m == nullptr && t_wakes_are_urgent) {
-      global_.push_all_first(woken, count);
+      global_.push_urgent(woken, count);
     } else {
       global_.push_all(woken + here, count - here);
     }

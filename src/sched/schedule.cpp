@@ -96,7 +96,7 @@ run_queue::popped scheduler::from_global_queue_when_urged(M& m) {
   if (!m.p->urged.load(relaxed)) return {};
   m.p->urged.store(false, relaxed);  // as above
   const os::lock_guard hold(lock_);
-  G* const g = global_.pop();
+  G* const g = global_.pop_urgent();
   // It went before the others: theirs are still to come, before those of the stopped.
   if (g != nullptr) m.p->stopped.others_turns.add(~std::uint64_t{0});
   return {g, false};

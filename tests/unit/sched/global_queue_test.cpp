@@ -47,6 +47,26 @@ TEST_F(GlobalQueue, KeepsTheOrderWhenItGrows) {
   EXPECT_EQ(queue.length(), 0u);
 }
 
+TEST_F(GlobalQueue, UrgentOnesGoFirstButOnlyEverySecondTime) {
+  push(3);
+  G* const urgent[] = {&gs[10], &gs[11], &gs[12], &gs[13], &gs[14]};
+  queue.push_urgent(urgent, 3);
+  EXPECT_EQ(queue.length(), 6u);
+  EXPECT_EQ(queue.pop(), &gs[10]);
+  queue.push_urgent(urgent + 3, 2);  // more of them: the others have their turns all the same
+  G* batch[4];
+  ASSERT_EQ(queue.pop_batch(1, 4, batch), 4u);
+  EXPECT_EQ(batch[0], &gs[0]);
+  EXPECT_EQ(batch[1], &gs[11]);
+  EXPECT_EQ(batch[2], &gs[1]);
+  EXPECT_EQ(batch[3], &gs[12]);
+  EXPECT_EQ(queue.pop_urgent(), &gs[13]) << "somebody was stopped for it";
+  EXPECT_EQ(queue.pop(), &gs[2]);
+  EXPECT_EQ(queue.pop(), &gs[14]);
+  EXPECT_EQ(queue.pop_urgent(), nullptr);
+  EXPECT_EQ(queue.length(), 0u);
+}
+
 TEST_F(GlobalQueue, EmptyQueueGivesNoBatch) {
   G* batch[128];
   EXPECT_EQ(queue.pop_batch(4, 128, batch), 0u);

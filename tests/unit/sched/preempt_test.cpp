@@ -84,6 +84,55 @@ TEST_P(Preempt, EveryHogGetsItsTurns) {
 }
 
 // With nobody else who wants to run, nobody is stopped.
+// Timers that are overdue while every P is busy go before the others in the global queue. Where
+// there are always some, those who come back from calls have to get on all the same.
+TEST(Preempt, OverdueTimersDoNotKeepOthersWaitingForEver) {
+  runtime r({.procs = 4});
+  r.run([&] {
+    std::atomic<bool> over{false};
+    std::atomic<int> calls{0};
+    channel<int> questions, answers;
+    wait_group workers, all;
+    for (int i = 0; i < 8; ++i) {
+      workers.go([&] {
+        while (const auto question = questions.receive()) {
+          spin_for(30us);
+          answers.send(*question);
+        }
+      });
+    }
+    all.go([&] {
+      while (!over) questions.send(1);
+      questions.close();
+    });
+    all.go([&] {
+      while (answers.receive()) {
+      }
+    });
+    for (int i = 0; i < 3; ++i) all.go([&] { spin_until(over); });
+    for (int i = 0; i < 200; ++i) {
+      all.go([&] {
+        while (!over) this_goroutine::sleep_for(3ms);
+      });
+    }
+    for (int i = 0; i < 5; ++i) {
+      all.go([&] {
+        while (!over) {
+          blocking(hand_off_now, [] { usleep(1000); });
+          ++calls;
+        }
+      });
+    }
+    const auto patience = steady::now() + 60s;
+    while (calls < 500 && steady::now() < patience) this_goroutine::sleep_for(10ms);
+    EXPECT_GE(calls, 500);
+    over = true;
+    workers.wait();
+    answers.close();
+    all.wait();
+  });
+}
+
 TEST(Preempt, ALonelyHogIsLeftAlone) {
   runtime r({.procs = 1, .time_slice = 1ms});
   r.run([] { spin_for(50ms); });
