@@ -120,6 +120,7 @@ struct site {
   site_key key;
   std::uint64_t count = 0;
   os::nanos longest = 0;
+  std::string_view name;  // if all have the same; the snapshot's
   std::vector<std::uint64_t> examples;
 };
 
@@ -130,6 +131,8 @@ std::vector<site> sites_in(const snapshot& s) {
     const site_key key{g.state, waits ? g.reason : wait_reason::none, g.spawn_site};
     site& at = found[key];
     at.key = key;
+    if (at.count == 0) at.name = s.name_of(g);
+    if (at.name != s.name_of(g)) at.name = {};
     ++at.count;
     at.longest = std::max(at.longest, g.waited);
     if (at.examples.size() < k_most_examples) at.examples.push_back(g.id);
@@ -221,7 +224,7 @@ std::string sites_json() {
     json.begin('{').field("count", one.count).key("state").text(state_text(one.key.state));
     json.key("wait_reason");
     json.text(one.key.state == goroutine_state::waiting ? wait_reason_text(one.key.reason) : "");
-    json.key("spawn_site").text(place_text(text, one.key.spawn_site));
+    json.key("name").text(one.name).key("spawn_site").text(place_text(text, one.key.spawn_site));
     json.field("longest", static_cast<double>(one.longest) / k_nanos_per_second);
     json.key("examples").begin('[');
     for (const std::uint64_t id : one.examples) json.number(static_cast<double>(id));

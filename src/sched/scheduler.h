@@ -585,7 +585,7 @@ class scheduler final : private trace::source {
   atomic<std::uint64_t> spawned_outside_{0};  // by plain threads and timers
 };
 
-// While one exists, those whom the calling thread wakes without having an M go to the front of the
+// While one exists, those whom the calling thread wakes without having an M are urgent ones in the
 // global queue: they have waited for something that has happened, and somebody makes room for them
 // (scheduler::urge). For the monitor.
 class [[nodiscard]] urgent_wakes {

@@ -49,7 +49,7 @@ class Once(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"(?m)^debug_subject  magpie \d+\.\d+\.\d+  up ")
         self.assertRegex(done.stdout, r"(?m)^goroutines \d+: \d+ running, \d+ runnable, \d+ waiting, \d+ in calls$")
-        self.assertRegex(done.stdout, r"(?m)^ +50  chan receive .*  main")
+        self.assertRegex(done.stdout, r'(?m)^ +50  chan receive .*  "receiver" debug_subject\.cpp:\d+  main')
         self.assertRegex(done.stdout, r"(?m)^ +7  sync.Mutex.Lock ")
         self.assertRegex(done.stdout, r"(?m)^0 +(idle|busy|syscall) +\d+ +\d+ +\d+ +[\d.]+[kM]? +\d+$")
         self.assertRegex(done.stdout, r"runnable to running: half within [\d.]+ \w+, 99 % within [\d.]+ \w+")
@@ -180,6 +180,33 @@ class InATerminal(unittest.TestCase):
         self.expect("q quit")
         self.type("q")
         self.expect_end()
+
+    def test_arrows_move_and_do_not_leave(self):
+        self.expect("q quit")
+        self.type("a")
+        self.expect("(?s)goroutine .*q back")
+        for keys in ("\x1b[B", "\x1b[6~", "\x1bOA", "\x1b[C"):
+            self.type(keys)
+            self.expect("q back")
+            self.assertNotIn("q quit", self.text)
+        self.type("\x1b")
+        self.expect("q quit")
+
+    def test_a_small_screen_shows_all_keys_and_is_full(self):
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 17, 80, 0, 0))
+        self.expect("q quit")
+        self.text = ""
+        self.expect("(?s)\x1b\\[H.*a dump all")
+        self.text = ""
+        self.expect("(?s)\x1b\\[H.*a dump all.*\x1b\\[H")
+        frame = self.text.split("\x1b[H")[-2]
+        lines = [line.rstrip("\r ") for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", frame).split("\n")]
+        self.assertEqual(len(lines), 17)
+        self.assertLessEqual(max(map(len, lines)), 80)
+        self.assertRegex(lines[-2], r"^\.\.\. and \d+ more$")
+        self.assertTrue(lines[4].endswith("polls") and lines[5].endswith("timers"), lines)
+        self.type("s")
+        self.expect(r"s sort \(by wait\)")
 
     def test_the_terminal_is_as_before(self):
         self.expect("q quit")

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -27,11 +26,8 @@ constexpr int k_dump_here = 0x6d616700;  // as in sched/report.cpp
 constexpr int k_patience_ms = 10'000;
 
 pid_t parse_pid(std::string_view word) {
-  pid_t pid = 0;
-  const auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), pid);
-  if (failure != std::errc() || end != word.data() + word.size() || pid <= 0) {
-    throw usage_error("\"" + std::string(word) + "\" is not the number of a process");
-  }
+  const pid_t pid = number_from<pid_t>(word).value_or(0);
+  if (pid <= 0) throw usage_error("\"" + std::string(word) + "\" is not the number of a process");
   return pid;
 }
 

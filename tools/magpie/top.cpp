@@ -2,11 +2,11 @@
 
 #include <unistd.h>
 
-#include <charconv>
 #include <chrono>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <magpie/poll.h>
@@ -25,9 +25,6 @@ namespace {
 using seconds = std::chrono::duration<double>;
 using magpie::clock;
 
-constexpr std::string_view k_keys =
-    " q quit   p pause   s sort by count, wait, state, place   d dump one goroutine   a all";
-
 struct options {
   std::string address;
   bool once = false;
@@ -37,34 +34,23 @@ struct options {
 
 options parse(const std::vector<std::string_view>& words) {
   options result;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string_view word = words[i];
-    const auto value = [&]() -> std::string {
-      if (++i == words.size()) throw usage_error(std::string(word) + " needs a value");
-      return std::string(words[i]);
-    };
+  result.address = read_words(words, "address", [&](std::string_view word, const auto& value) {
     if (word == "--once") {
       result.once = true;
     } else if (word == "--interval") {
       const std::string text = value();
-      double number = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-      if (error != std::errc() || end != text.data() + text.size() || !(number >= 0.05) ||
-          number > 3600) {
+      const double number = number_from<double>(text).value_or(0);
+      if (!(number >= 0.05) || number > 3600) {
         throw usage_error("\"" + text + "\" is no number of seconds from 0.05 on");
       }
       result.interval = seconds(number);
     } else if (word == "--goroutine") {
       result.goroutine = value();
-    } else if (word.starts_with("-")) {
-      throw usage_error("unknown option " + std::string(word));
-    } else if (result.address.empty()) {
-      result.address = word;
     } else {
-      throw usage_error("one address at a time, please");
+      return false;
     }
-  }
-  if (result.address.empty()) throw usage_error("which address?");
+    return true;
+  });
   return result;
 }
 
@@ -85,14 +71,44 @@ void print_once(const debug_client& server, const options& wishes) {
   std::cout << top_text(now, before, ask(server, "/sites"), {.columns = 0, .lines = 0});
 }
 
+constexpr char k_escape = '\x1b';
+
+// The keys of some text view, for arrows and the like, which come as several characters.
+std::string plain_keys(std::string_view typed) {
+  constexpr std::pair<std::string_view, char> k_sequences[] = {{"\x1b[A", 'k'},  {"\x1bOA", 'k'},
+                                                               {"\x1b[B", 'j'},  {"\x1bOB", 'j'},
+                                                               {"\x1b[5~", 'b'}, {"\x1b[6~", ' '}};
+  std::string keys;
+  while (!typed.empty()) {
+    std::size_t length = 1;
+    char key = typed[0];
+    for (const auto& [sequence, meaning] : k_sequences) {
+      if (!typed.starts_with(sequence)) continue;
+      length = sequence.size();
+      key = meaning;
+    }
+    // Of the others none means anything here, least of all what its single characters do.
+    if (length == 1 && key == k_escape && typed.size() > 1) return keys;
+    keys += key;
+    typed.remove_prefix(length);
+  }
+  return keys;
+}
+
+std::string without_tabs(std::string_view text) {
+  std::string result;
+  for (const char c : text) c == '\t' ? result += "    " : result += c;
+  return result;
+}
+
 // Text that may be longer than the screen: begins at a line, moved by keys.
 class reading {
  public:
-  explicit reading(std::string text) : text_(std::move(text)) {}
+  explicit reading(std::string_view text) : text_(without_tabs(text)) {}
 
   // False: back to the list.
   bool key(char c, int page) {
-    if (c == 'q' || c == '\x1b' || c == 'd') return false;
+    if (c == 'q' || c == k_escape || c == 'd') return false;
     if (c == 'j' || c == '\n') ++first_;
     if (c == 'k') --first_;
     if (c == ' ') first_ += page;
@@ -114,7 +130,7 @@ class reading {
       text += all[static_cast<std::size_t>(i)].substr(0, static_cast<std::size_t>(columns));
       text += '\n';
     }
-    return text + " q back   j k a line   space b a page";
+    return text + " q back   j k or arrows: a line   space b: a page";
   }
 
  private:
@@ -172,7 +188,7 @@ class watching {
 
   void typed(const std::string& keys) {
     if (keys.empty()) over_ = true;  // the terminal is gone
-    for (const char c : keys) key(c);
+    for (const char c : plain_keys(keys)) key(c);
   }
 
   void key(char c) {
@@ -204,7 +220,7 @@ class watching {
       const std::string id = *asking_;
       asking_.reset();
       if (!id.empty()) dump("/goroutines?id=" + id);
-    } else if (c == '\x1b' || c == 'q') {
+    } else if (c == k_escape || c == 'q') {
       asking_.reset();
     }
   }
@@ -222,7 +238,8 @@ class watching {
   std::string bottom() const {
     if (asking_) return " dump goroutine number: " + *asking_ + "_   (Enter; Esc: none)";
     if (!problem_.empty()) return " trying again: " + problem_;
-    return (paused_ ? " PAUSED " : "") + std::string(k_keys);
+    return std::string(paused_ ? " PAUSED" : "") + " q quit   p " + (paused_ ? "go on" : "pause") +
+           "   s sort (by " + std::string(name_of(order_)) + ")   d dump one   a dump all";
   }
 
   const debug_client& server_;

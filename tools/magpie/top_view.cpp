@@ -11,6 +11,8 @@ namespace magpie_tool {
 
 namespace {
 
+constexpr std::string_view k_between = " at ";  // of a function and its file
+
 std::string format(const char* pattern, double value) {
   char text[64];
   std::snprintf(text, sizeof text, pattern, value);
@@ -89,16 +91,15 @@ class page {
          count(g, "syscall") + " in calls");
     line("threads " + count(now_["threads"], "all") + " (" + count(now_["threads"], "idle") +
          " idle)   Ps " + std::to_string(now_["procs"].items().size()) + " (" +
-         count(now_, "idle_procs") + " idle, " + count(now_, "spinning") + " spinning)   timers " +
-         count(now_, "timers") + "   for descriptors " + count(now_, "io_waiters"));
+         count(now_, "idle_procs") + " idle, " + count(now_, "spinning") + " looking)   timers " +
+         count(now_, "timers") + "   waiting for I/O " + count(now_, "io_waiters"));
     const latency times(now_, before_);
     line("runnable to running: half within " + times.within(.5) + ", 99 % within " +
          times.within(.99));
     line("per second: " + rate("turns", "turns") + rate("spawned", "spawned") +
-         rate("parks", "parks") + rate("steals", "steals") + rate("polls", "polls") +
-         rate("timer_fires", "timers"));
+         rate("parks", "parks") + rate("steals", "steals") + rate("polls", "polls"));
     line("            " + rate("preemptions", "preemptions") + rate("hand_offs", "hand-offs") +
-         rate("stalls", "stalls") + rate("calls", "blocking calls"));
+         rate("stalls", "stalls") + rate("calls", "calls") + rate("timer_fires", "timers"));
   }
 
   // As many as leave half of the screen for the rest.
@@ -127,8 +128,13 @@ class page {
     line("");
     line(faint(right("count", 7) + "  " + padded("state", 22) + right("longest", 9) + "  " +
                padded("for example", 14) + "created by"));
-    for (const json_value& site : all) {
-      if (settings_.lines != 0 && lines_ >= settings_.lines - 2) break;
+    std::size_t shown = all.size();
+    if (settings_.lines != 0) {
+      const auto room = static_cast<std::size_t>(std::max(0, settings_.lines - lines_));
+      if (shown > room) shown = room > 0 ? room - 1 : 0;
+    }
+    for (std::size_t i = 0; i < shown; ++i) {
+      const json_value& site = all[i];
       const std::string& reason = site["wait_reason"].text();
       std::string examples;
       for (const json_value& id : site["examples"].items()) {
@@ -136,12 +142,14 @@ class page {
           examples += (examples.empty() ? "" : " ") + format("%.0f", id.number());
       }
       const double longest = site["longest"].number();
-      std::string place = harmless(site["spawn_site"].text());
-      if (place.empty()) place = "a thread";
       line(right(shortly(site["count"].number()), 7) + "  " +
            padded(harmless(reason.empty() ? site["state"].text() : reason), 22) +
-           right(longest > 0 ? as_time(longest) : "", 9) + "  " + padded(examples, 14) + place);
+           right(longest > 0 ? as_time(longest) : "", 9) + "  " + padded(examples, 14) +
+           place_of(site));
     }
+    const auto left_out =
+        static_cast<std::size_t>(answer["left_out"].number()) + all.size() - shown;
+    if (left_out > 0) line(faint("... and " + std::to_string(left_out) + " more"));
   }
 
   std::string take() { return std::move(text_); }
@@ -149,6 +157,17 @@ class page {
  private:
   static std::string right(std::string text, std::size_t width) {
     return padded(std::move(text), width, true);
+  }
+  // What tells places apart comes first: a narrow screen shows no more.
+  static std::string place_of(const json_value& site) {
+    const std::string name = harmless(site["name"].text());
+    const std::string place = harmless(site["spawn_site"].text());
+    std::string result = name.empty() ? "" : "\"" + name + "\" ";
+    if (place.empty()) return result + "a thread";
+    const std::size_t between = place.rfind(k_between);
+    if (between == place.npos) return result + place;
+    const std::string file = place.substr(between + k_between.size());
+    return result + file.substr(file.rfind('/') + 1) + "  " + place.substr(0, between);
   }
   static std::string count(const json_value& of, const char* name) {
     return shortly(of[name].number());
@@ -210,6 +229,20 @@ class page {
 };
 
 }  // namespace
+
+std::string_view name_of(site_order order) {
+  switch (order) {
+    case site_order::count:
+      return "count";
+    case site_order::longest:
+      return "wait";
+    case site_order::state:
+      return "state";
+    case site_order::site:
+      return "place";
+  }
+  return "";
+}
 
 std::string top_text(const json_value& now, const json_value& before, const json_value& sites,
                      const top_settings& settings) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "tools/magpie/json.h"
 
@@ -13,6 +14,7 @@ enum class site_order {
   state,
   site,
 };
+std::string_view name_of(site_order);
 
 struct top_settings {
   site_order order = site_order::count;

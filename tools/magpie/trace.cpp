@@ -1,6 +1,5 @@
 // trace.cpp: the commands below `magpie trace`.
 
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -33,34 +32,23 @@ struct options {
 
 options parse(const std::vector<std::string_view>& words) {
   options result;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::string_view word = words[i];
-    const auto value = [&]() -> std::string {
-      if (++i == words.size()) throw usage_error(std::string(word) + " needs a value");
-      return std::string(words[i]);
-    };
+  result.file = read_words(words, "file", [&](std::string_view word, const auto& value) {
     if (word == "--to") {
       result.to = value();
     } else if (word == "-o") {
       result.out = value();
     } else if (word == "--port") {
       const std::string text = value();
-      const auto [end, error] =
-          std::from_chars(text.data(), text.data() + text.size(), result.port);
-      if (error != std::errc() || end != text.data() + text.size()) {
-        throw usage_error("\"" + text + "\" is not a port");
-      }
+      const auto port = number_from<std::uint16_t>(text);
+      if (!port) throw usage_error("\"" + text + "\" is not a port");
+      result.port = *port;
     } else if (word == "--no-browser") {
       result.browser = false;
-    } else if (word.starts_with("-")) {
-      throw usage_error("unknown option " + std::string(word));
-    } else if (result.file.empty()) {
-      result.file = word;
     } else {
-      throw usage_error("one file at a time, please");
+      return false;
     }
-  }
-  if (result.file.empty()) throw usage_error("which file?");
+    return true;
+  });
   return result;
 }
 
