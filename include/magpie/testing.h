@@ -39,8 +39,8 @@ class MAGPIE_API leak_check {
   leak_check(const leak_check&) = delete;
   leak_check& operator=(const leak_check&) = delete;
 
-  // The goroutines that have come since and are still there, with their stacks and where they were
-  // spawned; "" when there are none. Those on their way out get some time to end.
+  // The goroutines that have come since and are still there: how many, their stacks and where they
+  // were spawned, equal ones together; "" when there are none. Those on their way out get some time to end.
   std::string leaks(duration patience = std::chrono::seconds(1));
 
   // What is left is meant to be.

@@ -3,7 +3,11 @@
 #include <magpie/testing.h>
 #include <magpie/time.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include "base/print.h"
 
@@ -11,13 +15,53 @@ namespace magpie::testing {
 namespace {
 
 std::string describe(const debug::goroutine_info& g) {
-  std::string text = "goroutine " + std::to_string(g.id) + " [" +
-                     (g.wait_reason.empty() ? g.state : g.wait_reason) + ']';
+  std::string text = '[' + (g.wait_reason.empty() ? g.state : g.wait_reason) + ']';
   if (!g.name.empty()) text += " \"" + g.name + '"';
   text += ":\n";
   for (const std::string& frame : g.stack) text += "  " + frame + '\n';
-  return text + "created by " + g.spawn_site + '\n';
+  if (!g.spawn_site.empty()) text += "created by " + g.spawn_site + '\n';
+  return text;
 }
+
+// Who is left; equal ones together, as in a dump.
+class report {
+ public:
+  void add(const debug::goroutine_info& g) {
+    ++count_;
+    const std::string text = describe(g);
+    for (group& each : groups_) {
+      if (each.text != text) continue;
+      ++each.count;
+      each.last = g.id;
+      return;
+    }
+    groups_.push_back({g.id, g.id, 1, text});
+  }
+
+  std::string text() const {
+    if (count_ == 0) return {};
+    std::string all = count_ == 1 ? "1 goroutine has not ended:\n"
+                                  : std::to_string(count_) + " goroutines have not ended:\n";
+    for (const group& each : groups_) {
+      all += "\ngoroutine " + std::to_string(each.first);
+      if (each.count > 1) {
+        all +=
+            ".." + std::to_string(each.last) + " (" + std::to_string(each.count) + " goroutines)";
+      }
+      all += ' ' + each.text;
+    }
+    return all;
+  }
+
+ private:
+  struct group {
+    std::uint64_t first, last;
+    std::size_t count;
+    std::string text;
+  };
+  std::size_t count_ = 0;
+  std::vector<group> groups_;
+};
 
 }  // namespace
 
@@ -38,7 +82,7 @@ leak_check::~leak_check() {
     on_leak_(text);
     return;
   }
-  rt::printer() << "magpie: goroutines are left:\n\n" << text;
+  rt::printer() << "magpie: " << text;
   std::abort();
 }
 
@@ -46,14 +90,14 @@ std::string leak_check::leaks(duration patience) {
   armed_ = false;
   const time_point end = detail::deadline_after(clock::now(), patience);
   for (duration pause = std::chrono::microseconds(100);; pause = 2 * pause) {
-    std::string text;
+    report left;
     auto before = before_;
     for (const auto& g : debug::goroutines()) {
       const auto known = before.find({g.id, g.spawn_site});
       if (known != before.end() && known->second-- > 0) continue;
-      if (!text.empty()) text += '\n';
-      text += describe(g);
+      left.add(g);
     }
+    const std::string text = left.text();
     if (text.empty() || clock::now() >= end) return text;
     this_goroutine::sleep_for(std::min<duration>(pause, std::chrono::milliseconds(50)));
   }

@@ -91,6 +91,8 @@ class OfGoroutines:
         # Of the two that spin one runs, unless the P was just on its way to the other.
         self.assertEqual(len(re.findall(r"(?m)^[* ] \d+ +run(?:ning|nable) ", self.subject.list)), 2)
         self.assertRegex(self.subject.list, r'chan receive +"the receiver"  created by ')
+        for place in re.findall(r"created by (.*?)(?:  \(thread \d+\))?$", self.subject.list, re.M):
+            self.assertRegex(place, r"( at \S+:\d+| in \S+, from line \d+ on)$")
 
     def test_listed_by_state(self):
         self.assertEqual(len(self.subject.waiting.splitlines()), 3, self.subject.waiting)

@@ -333,7 +333,8 @@ def place(address):
         if not function.print_name.startswith("magpie::"):
             break
     if function is not named[0]:
-        return "%s in %s" % (function.print_name, function.symtab.filename)
+        # gdb's scripts cannot see where in it; its first line tells one lambda from another.
+        return "%s in %s, from line %d on" % (function.print_name, function.symtab.filename, function.line)
     if line.symtab is None:
         return function.print_name
     return "%s at %s:%d" % (function.print_name, line.symtab.filename, line.line)

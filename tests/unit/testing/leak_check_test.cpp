@@ -34,11 +34,30 @@ TEST(LeakCheck, NamesWhoIsLeftAndWhereItWasSpawned) {
     });
   }
   ASSERT_TRUE(told.has_value());
+  EXPECT_THAT(*told, ::testing::StartsWith("1 goroutine has not ended:\n\ngoroutine "));
   EXPECT_THAT(*told, HasSubstr("[chan receive] \"forgotten\":\n"));
   EXPECT_THAT(*told, HasSubstr("\ncreated by "));
 #if !defined(__clang__)  // which may begin a function with lines of what is inlined into it
   EXPECT_THAT(*told, HasSubstr("leak_check_test.cpp:"));
 #endif
+  c.close();
+}
+
+TEST(LeakCheck, EqualOnesAreToldTogether) {
+  runtime r({.procs = 1});
+  const channel<int> c;
+  testing::leak_check check;
+  for (int i = 0; i < 500; ++i) r.go([=] { c.receive(); });
+  r.go([=] { c.receive(); });
+  // Some may still be on their way to where they wait.
+  const auto patience = clock::now() + 60s;
+  std::string text;
+  do {
+    text = check.leaks(0s);
+  } while (text.find("(500 goroutines) [chan receive]") == text.npos && clock::now() < patience);
+  EXPECT_THAT(text, ::testing::StartsWith("501 goroutines have not ended:\n"));
+  EXPECT_THAT(text, HasSubstr(" (500 goroutines) [chan receive]:\n"));
+  EXPECT_LT(text.size(), 5000u);
   c.close();
 }
 
