@@ -21,6 +21,10 @@ std::string percent(std::uint64_t part, std::uint64_t whole) {
   return text;
 }
 
+std::string counted(std::size_t number, const char* what) {
+  return std::to_string(number) + ' ' + what + (number == 1 ? "" : "s");
+}
+
 // A name from a file may hold anything; a terminal gets only what can be seen.
 std::string printable(std::string_view text) {
   std::string result;
@@ -59,7 +63,12 @@ std::string duration_text(std::uint64_t nanos) {
 }
 
 void duration_histogram::add(std::uint64_t nanos) {
-  ++buckets_[nanos == 0 ? 0 : static_cast<std::size_t>(std::bit_width(nanos)) - 1];
+  const auto power = nanos == 0 ? 0U : static_cast<unsigned>(std::bit_width(nanos)) - 1;
+  ++buckets_[power];
+  // The bits below the highest; where there are fewer, a part is one nanosecond.
+  const std::uint64_t below = nanos - (nanos == 0 ? 0 : std::uint64_t{1} << power);
+  const std::uint64_t part = power < k_fine_bits ? below : below >> (power - k_fine_bits);
+  ++parts_[(std::size_t{power} << k_fine_bits) + static_cast<std::size_t>(part)];
   ++count_;
   sum_ += nanos;
   largest_ = std::max(largest_, nanos);
@@ -67,11 +76,13 @@ void duration_histogram::add(std::uint64_t nanos) {
 
 std::uint64_t duration_histogram::quantile(double share) const {
   std::uint64_t seen = 0;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    seen += buckets_[i];
-    if (seen > 0 && static_cast<double>(seen) >= share * static_cast<double>(count_)) {
-      return i >= 63 ? largest_ : std::min(largest_, std::uint64_t{2} << i);
-    }
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    seen += parts_[i];
+    if (parts_[i] == 0 || static_cast<double>(seen) < share * static_cast<double>(count_)) continue;
+    const std::size_t power = i >> k_fine_bits;
+    const std::uint64_t part = i & ((std::size_t{1} << k_fine_bits) - 1);
+    const std::uint64_t width = power < k_fine_bits ? 1 : std::uint64_t{1} << (power - k_fine_bits);
+    return std::min(largest_, (std::uint64_t{1} << power) + (part + 1) * width - 1);
   }
   return largest_;
 }
@@ -151,7 +162,7 @@ void trace_summary::print_latency(std::ostream& out) const {
       << duration_text(latency_.quantile(0.5)) << ", 90% " << duration_text(latency_.quantile(0.9))
       << ", 99% " << duration_text(latency_.quantile(0.99)) << ", 99.9% "
       << duration_text(latency_.quantile(0.999)) << ", longest "
-      << duration_text(latency_.largest()) << '\n';
+      << duration_text(latency_.largest()) << "\n      from     times\n";
   const auto& buckets = latency_.buckets();
   const std::uint64_t most = *std::max_element(buckets.begin(), buckets.end());
   std::size_t first = 0;
@@ -190,15 +201,16 @@ void trace_summary::print_groups(std::ostream& out) const {
     for (const std::uint64_t time : of.time) out << std::setw(10) << duration_text(time);
     out << "  " << (rows[i]->first.empty() ? "(unknown)" : printable(rows[i]->first)) << '\n';
   }
-  if (rows.size() > k_rows) out << "  and " << rows.size() - k_rows << " more functions\n";
+  if (rows.size() > k_rows)
+    out << "  and " << counted(rows.size() - k_rows, "more function") << '\n';
 }
 
 void trace_summary::print(std::ostream& out) const {
   const auto kind = [&](trace::event which) { return by_kind_[static_cast<std::size_t>(which)]; };
   out << duration_text(duration()) << " of time, " << events_ << " events in "
-      << reader_.generations() << (reader_.generations() == 1 ? " generation" : " generations")
-      << ", " << goroutines_.size() << " goroutines, " << ps_.size() << " Ps, " << threads_.size()
-      << " threads\n"
+      << counted(reader_.generations(), "generation") << ", "
+      << counted(goroutines_.size(), "goroutine") << ", " << counted(ps_.size(), "P") << ", "
+      << counted(threads_.size(), "thread") << '\n'
       << kind(trace::event::go_create) << " created, " << kind(trace::event::go_block)
       << " blocked, " << kind(trace::event::go_unblock) << " unblocked, "
       << kind(trace::event::go_syscall_begin) << " system calls, " << kind(trace::event::proc_steal)

@@ -74,11 +74,10 @@ void chrome_converter::add(const rt::trace_event& event) {
 void chrome_converter::bar(int process, std::uint64_t row, const rt::goroutine_span& span,
                            std::uint64_t end) {
   const bool call = span.what == activity::syscall;
-  begin_event() << R"({"ph":"X","name":)"
-                << json_string("G" + std::to_string(span.g) + " " + std::string(span.name))
-                << R"(,"cat":")" << activity_name(span.what) << R"(","ts":)"
-                << since_begin(span.begin) << R"(,"dur":)" << micros(end - span.begin)
-                << R"(,"pid":)" << process << R"(,"tid":)" << row << R"(,"cname":")"
+  begin_event() << R"({"ph":"X","name":)" << json_string(goroutine_name(span)) << R"(,"cat":")"
+                << activity_name(span.what) << R"(","ts":)" << since_begin(span.begin)
+                << R"(,"dur":)" << micros(end - span.begin) << R"(,"pid":)" << process
+                << R"(,"tid":)" << row << R"(,"cname":")"
                 << (call ? "thread_state_iowait" : "thread_state_running") << R"(","args":{"g":)"
                 << span.g << R"(,"state":")" << activity_name(span.what) << "\"}}";
 }
@@ -92,27 +91,18 @@ void chrome_converter::goroutine_did(const rt::goroutine_span& span) {
     ms_.insert(span.m);
     bar(k_threads, span.m, span, span.end);
   }
-  if (span.what == activity::runnable && span.by.p != k_nobody && !span.to_be_continued) {
-    arrow_begins(span);
+  if (const auto number = arrows_.begins_with(span)) {
+    arrow(R"("ph":"s")", number, span.by.p, span.begin);
   }
-  if (span.what == activity::running && span.p != k_nobody) arrow_ends(span);
+  if (const auto number = arrows_.ends_with(span)) {
+    arrow(R"("ph":"f","bp":"e")", number, span.p, span.begin);
+  }
 }
 
-// From the waker, at the moment it woke, to the beginning of the goroutine's next turn.
-void chrome_converter::arrow_begins(const rt::goroutine_span& span) {
-  pending_[span.g] = ++arrows_;
-  begin_event() << R"({"ph":"s","cat":"wake","name":"wake","id":)" << arrows_ << R"(,"ts":)"
-                << since_begin(span.begin) << R"(,"pid":)" << k_procs << R"(,"tid":)" << span.by.p
-                << "}";
-}
-
-void chrome_converter::arrow_ends(const rt::goroutine_span& span) {
-  const auto found = pending_.find(span.g);
-  if (found == pending_.end()) return;
-  begin_event() << R"({"ph":"f","bp":"e","cat":"wake","name":"wake","id":)" << found->second
-                << R"(,"ts":)" << since_begin(span.begin) << R"(,"pid":)" << k_procs << R"(,"tid":)"
-                << span.p << "}";
-  pending_.erase(found);
+void chrome_converter::arrow(std::string_view phase, std::uint64_t number, std::uint64_t p,
+                             std::uint64_t time) {
+  begin_event() << '{' << phase << R"(,"cat":"wake","name":"wake","id":)" << number << R"(,"ts":)"
+                << since_begin(time) << R"(,"pid":)" << k_procs << R"(,"tid":)" << p << "}";
 }
 
 void chrome_converter::thread_had_p(std::uint64_t /*m*/, std::uint64_t p, std::uint64_t /*begin*/,

@@ -8,10 +8,10 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "observe/trace_reader.h"
 #include "observe/trace_spans.h"
+#include "tools/magpie/wakes.h"
 
 namespace magpie_tool {
 
@@ -32,8 +32,7 @@ class chrome_converter : private magpie::rt::span_sink {
 
   void bar(int process, std::uint64_t row, const magpie::rt::goroutine_span& span,
            std::uint64_t end);
-  void arrow_begins(const magpie::rt::goroutine_span& span);
-  void arrow_ends(const magpie::rt::goroutine_span& span);
+  void arrow(std::string_view phase, std::uint64_t number, std::uint64_t p, std::uint64_t time);
   void name_row(int process, std::uint64_t row, std::string_view kind);
   std::ostream& begin_event();
   std::string since_begin(std::uint64_t time) const;
@@ -41,9 +40,8 @@ class chrome_converter : private magpie::rt::span_sink {
   const magpie::rt::trace_reader& reader_;
   magpie::rt::span_builder spans_;
   std::ostream& out_;
-  std::uint64_t arrows_ = 0;
+  wake_arrows arrows_;
   bool any_ = false;
-  std::unordered_map<std::uint64_t, std::uint64_t> pending_;  // by goroutine: the arrow to its turn
   std::set<std::uint64_t> ps_;
   std::set<std::uint64_t> ms_;
 };

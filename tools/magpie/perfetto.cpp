@@ -91,10 +91,6 @@ void annotate(std::string& out, std::string_view name, std::string_view value) {
   put_bytes(out, field::track_event::k_annotation, annotation);
 }
 
-std::string goroutine_name(const rt::goroutine_span& span) {
-  return "G" + std::to_string(span.g) + (span.name.empty() ? "" : " " + std::string(span.name));
-}
-
 }  // namespace
 
 perfetto_converter::perfetto_converter(const rt::trace_reader& reader, std::ostream& out)
@@ -167,6 +163,24 @@ void perfetto_converter::slice(std::uint64_t track, std::string_view name, std::
   packet(end, rest);
 }
 
+std::uint64_t perfetto_converter::proc_track(std::uint64_t p) {
+  return track(group::procs, p, "P " + std::to_string(p));
+}
+
+// Something that happened on a P at a moment: `more` adds what belongs to it.
+template <class More>
+void perfetto_converter::instant(std::uint64_t p, std::string_view name, std::uint64_t time,
+                                 More more) {
+  std::string what;
+  put_number(what, field::track_event::k_type, k_instant);
+  put_number(what, field::track_event::k_track, proc_track(p));
+  put_bytes(what, field::track_event::k_name, valid_utf8(name));
+  more(what);
+  std::string rest;
+  put_bytes(rest, field::packet::k_track_event, what);
+  packet(time, rest);
+}
+
 void perfetto_converter::goroutine_did(const rt::goroutine_span& span) {
   const std::string name = goroutine_name(span);
   std::string extra;
@@ -175,30 +189,19 @@ void perfetto_converter::goroutine_did(const rt::goroutine_span& span) {
   if (span.m != k_nobody) annotate(extra, "thread", span.m);
   if (!span.reason.empty()) annotate(extra, "reason", span.reason);
 
-  // Who wakes is where it runs, at that moment: an instant that the flow can begin at.
-  if (span.what == activity::runnable && span.by.p != k_nobody && !span.to_be_continued) {
-    std::string wake;
-    put_number(wake, field::track_event::k_type, k_instant);
-    put_number(wake, field::track_event::k_track,
-               track(group::procs, span.by.p, "P " + std::to_string(span.by.p)));
-    put_bytes(wake, field::track_event::k_name, span.created ? "create" : "wake");
-    put_fixed64(wake, field::track_event::k_flow, ++flows_);
-    annotate(wake, "g", span.g);
-    std::string rest;
-    put_bytes(rest, field::packet::k_track_event, wake);
-    packet(span.begin, rest);
-    pending_[span.g] = flows_;
+  if (const auto flow = arrows_.begins_with(span)) {
+    instant(span.by.p, span.created ? "create" : "wake", span.begin, [&](std::string& wake) {
+      put_fixed64(wake, field::track_event::k_flow, flow);
+      annotate(wake, "g", span.g);
+    });
   }
   std::string on_p = extra;
-  const auto flow = pending_.find(span.g);
-  if (span.what == activity::running && flow != pending_.end()) {
-    put_fixed64(on_p, field::track_event::k_flow_end, flow->second);
-    pending_.erase(flow);
+  if (const auto flow = arrows_.ends_with(span)) {
+    put_fixed64(on_p, field::track_event::k_flow_end, flow);
   }
   const std::string shown = span.what == activity::syscall ? name + " (syscall)" : name;
   if (span.p != k_nobody) {
-    slice(track(group::procs, span.p, "P " + std::to_string(span.p)), shown, span.begin, span.p_end,
-          on_p);
+    slice(proc_track(span.p), shown, span.begin, span.p_end, on_p);
   }
   if (span.m != k_nobody) {
     slice(track(group::threads, span.m, "Thread " + std::to_string(span.m)), shown, span.begin,
@@ -213,15 +216,8 @@ void perfetto_converter::goroutine_did(const rt::goroutine_span& span) {
 void perfetto_converter::add(const rt::trace_event& event) {
   spans_.add(event);
   if (event.kind != rt::trace::event::log) return;
-  std::string line;
-  put_number(line, field::track_event::k_type, k_instant);
-  put_number(line, field::track_event::k_track,
-             track(group::procs, event.p, "P " + std::to_string(event.p)));
-  put_bytes(line, field::track_event::k_name, valid_utf8(reader_.text(event.arguments[1])));
-  annotate(line, "message", reader_.text(event.arguments[2]));
-  std::string rest;
-  put_bytes(rest, field::packet::k_track_event, line);
-  packet(event.time, rest);
+  instant(event.p, reader_.text(event.arguments[1]), event.time,
+          [&](std::string& line) { annotate(line, "message", reader_.text(event.arguments[2])); });
 }
 
 }  // namespace magpie_tool

@@ -9,11 +9,11 @@
 #include <ostream>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "observe/trace_reader.h"
 #include "observe/trace_spans.h"
+#include "tools/magpie/wakes.h"
 
 namespace magpie_tool {
 
@@ -34,6 +34,9 @@ class perfetto_converter : private magpie::rt::span_sink {
   void goroutine_did(const magpie::rt::goroutine_span& span) override;
 
   std::uint64_t track(group of, std::uint64_t id, std::string_view name);
+  std::uint64_t proc_track(std::uint64_t p);
+  template <class More>
+  void instant(std::uint64_t p, std::string_view name, std::uint64_t time, More more);
   void describe_group(group which, std::string_view name);
   void slice(std::uint64_t track, std::string_view name, std::uint64_t begin, std::uint64_t end,
              const std::string& extra);
@@ -43,8 +46,7 @@ class perfetto_converter : private magpie::rt::span_sink {
   magpie::rt::span_builder spans_;
   std::ostream& out_;
   bool first_packet_ = true;
-  std::uint64_t flows_ = 0;
-  std::unordered_map<std::uint64_t, std::uint64_t> pending_;  // by goroutine: the flow to its turn
+  wake_arrows arrows_;
   std::unordered_set<std::uint64_t> described_;
 };
 
