@@ -15,6 +15,7 @@
 #include "sched/local.h"
 #include "sched/scheduler.h"
 #include "sched/service.h"
+#include "trace/recorder.h"
 
 namespace magpie::rt {
 namespace {
@@ -51,7 +52,14 @@ void describe_fiber(printer& out, const fiber* f) {
   print_name(out, *reinterpret_cast<const G*>(address));
 }
 
-// What a fatal report ends with. A deadlock has shown everybody already.
+constexpr os::nanos k_patience_with_recorder = 1'000'000'000;
+
+// A trace of the process that ends now shows what led to it.
+void save_trace() {
+  if (!os::in_forked_child()) trace::save_before_death(k_patience_with_recorder);
+}
+
+// A deadlock has shown everybody already.
 void print_context(printer& out) {
   if (traceback() == traceback_level::none) return;
   if (shows_all()) {
@@ -63,11 +71,21 @@ void print_context(printer& out) {
   print_goroutines(out, report_scope::caller);
 }
 
+// What a fatal report ends with.
+void end_report(printer& out) {
+  print_context(out);
+  out.flush();
+  save_trace();
+}
+
 // The stack of the one that faulted was shown.
-void print_after_fault(printer& out) {
-  if (!shows_all()) return;
-  out << '\n';
-  print_goroutines(out, report_scope::others);
+void end_fault_report(printer& out) {
+  if (shows_all()) {
+    out << '\n';
+    print_goroutines(out, report_scope::others);
+    out.flush();
+  }
+  save_trace();
 }
 
 std::terminate_handler g_earlier_terminate = nullptr;
@@ -84,6 +102,7 @@ std::terminate_handler g_earlier_terminate = nullptr;
     out.flush();
     print_context(out);
   }
+  save_trace();
   if (g_earlier_terminate != nullptr) g_earlier_terminate();
   std::abort();
 }
@@ -117,9 +136,9 @@ void install_reports() {
     traceback();
     install_fault_reporter();
     set_fiber_describer(describe_fiber);
-    set_fault_epilogue(print_after_fault);
+    set_fault_epilogue(end_fault_report);
     os::set_place_namer(print_source_place);
-    set_report_context(print_context);
+    set_report_context(end_report);
     g_earlier_terminate = std::set_terminate(on_terminate);
     // Who has a handler of its own, or wants to be left alone, keeps what it has.
     if (os::has_default_action(os::k_quit)) (void)os::install_signal_handler(os::k_quit, on_quit);
