@@ -294,7 +294,7 @@ class Viewer(unittest.TestCase):
                   const [low, high] = [light('{text}'), light('{back}')].sort((a, b) => a - b);
                   return (high + 0.05) / (low + 0.05);
                 }})()""")
-                self.assertGreaterEqual(contrast, 4.3, f"{text} on {back}, {theme}")
+                self.assertGreaterEqual(contrast, 4.5, f"{text} on {back}, {theme}")
 
     # Regions have a line of their own below the goroutine, with their names.
     def test_regions_are_named(self):
