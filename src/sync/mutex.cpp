@@ -47,6 +47,7 @@ constexpr std::uint32_t k_give = 8;
 struct mutex::waiting : waiter {
   wait_node node{*this};
   std::uint64_t since = 0;  // ticks; over all attempts
+  wait_time blocked;        // this time
   bool in_vain = false;     // was woken before, and found it locked
   bool given = false;       // it is ours
 
@@ -78,6 +79,7 @@ bool mutex::lock_slow(time_point deadline) {
     me.since = since != 0 ? since : os::ticks();
     me.contested = timed;
     me.object = this;
+    me.blocked.from = me.in_vain ? os::ticks() : me.since;
     since = me.since;
 
     object_guard held(lock_);
@@ -94,8 +96,11 @@ bool mutex::lock_slow(time_point deadline) {
       inside.block(me, wait_reason::mutex_lock, held);
     } else if (!inside.block_until(me, wait_reason::mutex_lock, held, to_nanos(deadline))) {
       give_up(me);
+      me.blocked.to = os::ticks();
+      inside.note_mutex_wait(me.blocked.length());
       return false;
     }
+    inside.note_mutex_wait(me.blocked.length());
     if (me.given) return true;
     on_the_way = true;
   }
@@ -191,7 +196,8 @@ bool mutex::unlock_from(M* m) {
       continue;
     }
     waiting& next = waiting::of(*node);
-    const bool starved = os::ticks() - next.since > patience();
+    next.blocked.to = os::ticks();
+    const bool starved = next.blocked.to - next.since > patience();
     next.given = starved || next.in_vain;
     // Not given: it is free from here on. `next` is on its way, and the mutex stays until then.
     if (next.given) {

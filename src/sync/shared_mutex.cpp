@@ -104,6 +104,7 @@ bool spin(const M* m, const atomic<std::uint32_t>& state, std::uint32_t vain, At
 struct shared_mutex::waiting : waiter {
   wait_node node{*this};
   std::uint64_t since = 0;  // ticks; over all attempts
+  wait_time blocked;        // this time
   bool in_vain = false;     // was woken before, and found it locked
   bool given = false;       // it is ours
 
@@ -118,6 +119,7 @@ struct shared_mutex::settlement {
   // True: it has waited for too long, and has the lock when it wakes up.
   bool let_in(wait_node& n, std::uint64_t time) {
     waiting& w = waiting::of(n);
+    w.blocked.to = time;
     w.given = time - w.since > patience();
     woken.add(w);
     return w.given;
@@ -253,6 +255,7 @@ bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, entry& inside, 
   me.object = this;
   me.holder = &holder_;
   me.contested = deadline != never;
+  me.blocked.from = me.in_vain ? os::ticks() : me.since;
   if (me.in_vain) {
     push_front(list, me.node);
   } else {
@@ -260,9 +263,13 @@ bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, entry& inside, 
   }
   if (deadline == never) {
     inside.block(me, why, held);
+    inside.note_mutex_wait(me.blocked.length());
     return true;
   }
-  if (inside.block_until(me, why, held, to_nanos(deadline))) return true;
+  const bool in_time = inside.block_until(me, why, held, to_nanos(deadline));
+  if (!in_time) me.blocked.to = os::ticks();
+  inside.note_mutex_wait(me.blocked.length());
+  if (in_time) return true;
   settlement now;
   {
     const object_guard again(lock_);
