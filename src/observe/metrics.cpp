@@ -54,7 +54,7 @@ constexpr metric k_metrics[] = {
      [](const meters& m) { return number(m.all.threads); }},
 
     {"/sync/mutex/wait/total:seconds", "go_sync_mutex_wait_total_seconds_total", "", kind::counter,
-     "Time goroutines have spent blocked on a mutex or shared_mutex, until they were woken.",
+     "Time goroutines have spent blocked on a mutex or shared_mutex.",
      [](const meters& m) { return number(m.mutex_wait) / k_nanos_per_second; }},
     {"/cpu/classes/user:cpu-seconds", "go_cpu_classes_user_cpu_seconds_total", "", kind::counter,
      "Time that Ps were in use: in user code, in short blocking calls, between two goroutines.",

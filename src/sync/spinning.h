@@ -48,11 +48,4 @@ inline std::uint64_t patience() {
   return ticks;
 }
 
-// Of one wait for a lock: when it began, and when somebody ended it. In ticks.
-struct wait_time {
-  std::uint64_t from = 0, to = 0;
-  // Two processors' counters may be apart.
-  std::uint64_t length() const { return to > from ? to - from : 0; }
-};
-
 }  // namespace magpie::rt
