@@ -63,8 +63,13 @@ void print_context(printer& out) {
   print_goroutines(out, report_scope::caller);
 }
 
-// The stack of the one that faulted was shown.
-void print_after_fault(printer& out) {
+// The stack of the one that faulted was shown, as far as that needs no tables: now with names.
+void print_after_fault(printer& out, const os::signal_event& event) {
+  if (traceback() == traceback_level::none) return;
+  if (current_g() != nullptr) {
+    out << '\n';
+    print_faulting(out, event);
+  }
   if (!shows_all()) return;
   out << '\n';
   print_goroutines(out, report_scope::others);
@@ -118,7 +123,6 @@ void install_reports() {
     install_fault_reporter();
     set_fiber_describer(describe_fiber);
     set_fault_epilogue(print_after_fault);
-    os::set_place_namer(print_source_place);
     set_report_context(print_context);
     g_earlier_terminate = std::set_terminate(on_terminate);
     // Who has a handler of its own, or wants to be left alone, keeps what it has.

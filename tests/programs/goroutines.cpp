@@ -41,6 +41,13 @@ extern "C" [[gnu::noinline]] void block_somewhere() {
   asm volatile("");
 }
 
+[[gnu::noinline]] void write_to(volatile int* place) { *place = 1; }
+
+[[gnu::noinline]] void receive_from(channel<int>& c) {
+  c.receive();
+  asm volatile("");
+}
+
 namespace {
 
 void wait_for_ever() {
@@ -134,6 +141,13 @@ int main(int, char** arguments) {
     run([] {
       go({.name = "digger", .stack_size = 128 * 1024}, [] { recurse(0); });
       wait_for_ever();
+    });
+  }
+  if (way == "null_pointer") {
+    run([] {
+      channel<int> nobody_sends;
+      go({.name = "careless"}, [] { write_to(reinterpret_cast<volatile int*>(16)); });
+      receive_from(nobody_sends);
     });
   }
   if (way == "overflow_inline") {

@@ -46,6 +46,40 @@ TEST(Report, OverflowNamesTheGoroutineAndItsStackSize) {
                                         "of 128 KiB is full"));
 }
 
+TEST(Report, OverflowShowsFunctionsWithTheirLinesAndARecursionOnce) {
+  const program_end end = run_goroutines("overflow");
+  EXPECT_EQ(end.signal, SIGSEGV) << end.output;
+  EXPECT_THAT(end.output,
+              ContainsRegex("\n\ngoroutine [0-9]+ \\[running\\] \"digger\":\n"
+                            "recurse\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
+                            "recurse\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
+                            "\\.\\.\\.[0-9]+ frames elided\\.\\.\\.\n"
+                            "main::.*lambda.*\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
+                            "created by main::.*lambda.* in goroutine 1\n\t.*/goroutines.cpp:"));
+  EXPECT_LT(end.output.find("spawn_options::stack_size"), end.output.find("[running]"))
+      << "what needs no tables comes first";
+}
+
+TEST(Report, NamesAfterAFaultCanBeLeftOut) {
+  const program_end end = run_goroutines("overflow", {"MAGPIE_TRACEBACK=none"});
+  EXPECT_EQ(end.signal, SIGSEGV) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("spawn_options::stack_size"));
+  EXPECT_THAT(end.output, Not(HasSubstr("[running]")));
+}
+
+TEST(Report, FaultWithAllGoroutinesShowsTheFaultingOneFirst) {
+  const program_end end = run_goroutines("null_pointer", {"MAGPIE_TRACEBACK=all"});
+  EXPECT_EQ(end.signal, SIGSEGV) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("magpie: invalid memory access at address 0x10 in goroutine"));
+  EXPECT_THAT(end.output, ContainsRegex("\n\ngoroutine [0-9]+ \\[running\\] \"careless\":\n"
+                                        "write_to\\(int volatile\\*\\)\n\t.*/goroutines.cpp:"));
+  const std::size_t others = end.output.find("\n\ngoroutine 1 [chan receive]");
+  EXPECT_LT(end.output.find("\"careless\":\n"), others);
+  ASSERT_NE(others, std::string::npos) << end.output;
+  EXPECT_THAT(end.output.substr(others), HasSubstr("receive_from(magpie::channel<int>&)\n\t"))
+      << "names of a second list are those from the source, too";
+}
+
 TEST(Report, OverflowOfAChildThatRunsOnItsParentsStackNamesTheChild) {
   const program_end end = run_goroutines("overflow_inline");
   EXPECT_EQ(end.signal, SIGSEGV) << end.output;
