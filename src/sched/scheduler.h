@@ -44,6 +44,7 @@ inline constexpr os::nanos k_timer_slack = 200'000;
 inline constexpr os::nanos k_short_timer_slack = 20'000;
 inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
+class printer;
 class wake_list;
 class snapshot;
 struct meters;
@@ -434,6 +435,8 @@ class scheduler final : private trace::source {
 
   // schedtrace.cpp
   void print_trace_line(os::nanos now);
+  void print_ps_locked(printer& out) const;
+  void print_ms_locked(printer& out) const;
 
   // spawn.cpp
   void bind_stack(M& m, G* g);
@@ -529,6 +532,7 @@ class scheduler final : private trace::source {
   // All below under lock_.
   global_queue global_;  // but for its length
   intrusive_list<P, &P::idle_links> idle_ps_;
+  intrusive_list<M, &M::all_links> all_ms_;
   intrusive_list<M, &M::idle_links> idle_ms_;
   intrusive_list<M, &M::orphan_links> orphans_;
   stall_log stalls_;

@@ -28,6 +28,7 @@
 #include "os/thread_view.h"
 #include "sched/arena.h"
 #include "sched/local.h"
+#include "sched/racy.h"
 #include "sched/scheduler.h"
 #include "sched/waiting.h"
 
@@ -45,18 +46,6 @@ constexpr os::nanos k_patience = 20'000'000;
 constexpr os::nanos k_dying_patience = 100'000'000;
 
 constexpr std::size_t k_longest_name = 128;
-
-#if defined(__clang__)
-#define MAGPIE_READS_RACILY __attribute__((noinline, no_sanitize("thread")))
-#else
-#define MAGPIE_READS_RACILY __attribute__((noinline, no_sanitize_thread))
-#endif
-
-// Of what its owner writes meanwhile: the caller finds out whether it can be used.
-template <class T>
-MAGPIE_READS_RACILY T racy(const T& from) {
-  return *const_cast<const volatile T*>(&from);
-}
 
 void pause(os::nanos time) {
   os::futex_word nobody{0};

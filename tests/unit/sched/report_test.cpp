@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <regex>
+#include <sstream>
+#include <string>
+
 #include "support/subprocess.h"
 
 namespace magpie::rt {
@@ -182,11 +186,38 @@ TEST(Settings, SchedtracePrintsLinesInGosFormat) {
                     "runqueue=[0-9]+ \\[ [0-9]+ [0-9]+ \\] schedticks=\\[ [0-9]+ [0-9]+ \\]"));
 }
 
-TEST(Settings, ScheddetailAddsALineForEachP) {
+// Every line of a whole report, as in Go's.
+TEST(Settings, ScheddetailAddsALineForEachPAndM) {
   const program_end end =
       run_goroutines("trace", {"MAGPIE_DEBUG=schedtrace=10,scheddetail=1", "MAGPIE_PROCS=2"});
-  EXPECT_THAT(end.output,
-              ContainsRegex("  P1: status=[01] schedtick=[0-9]+ syscalltick=[0-9]+ m="));
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  const std::regex head(
+      "SCHED [0-9]+ms: gomaxprocs=2 idleprocs=[0-9]+ threads=[0-9]+ spinningthreads=[0-9]+ "
+      "needspinning=[01] idlethreads=[0-9]+ runqueue=[0-9]+ gcwaiting=false nmidlelocked=[0-9]+ "
+      "stopwait=0 sysmonwait=false");
+  const std::regex p(
+      "  P[01]: status=[012] schedtick=[0-9]+ syscalltick=[0-9]+ m=([0-9]+|nil) runqsize=[0-9]+ "
+      "gfreecnt=0 timerslen=[0-9]+");
+  const std::regex m(
+      "  M[0-9]+: p=([0-9]+|nil) curg=([0-9]+|nil) mallocing=0 throwing=0 preemptoff= locks=[0-9]+ "
+      "dying=0 spinning=(true|false) blocked=(true|false) lockedg=([0-9]+|nil)");
+  std::istringstream lines(end.output);
+  std::size_t heads = 0, ps = 0, ms = 0;
+  bool runs_one = false, waits = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_m = std::regex_match(line, m);
+    heads += std::regex_match(line, head) ? 1 : 0;
+    ps += std::regex_match(line, p) ? 1 : 0;
+    ms += is_m ? 1 : 0;
+    EXPECT_TRUE(is_m || std::regex_match(line, p) || std::regex_match(line, head)) << line;
+    runs_one |= is_m && line.find("curg=1 ") != std::string::npos;
+    waits |= is_m && line.find("blocked=true") != std::string::npos;
+  }
+  EXPECT_GE(heads, 1u);
+  EXPECT_EQ(ps, 2 * heads);
+  EXPECT_GE(ms, 1u);
+  EXPECT_TRUE(runs_one) << end.output;
+  EXPECT_TRUE(waits) << end.output;
 }
 
 // The thread that watches the timers is not one that nobody needs.
