@@ -51,9 +51,27 @@ void describe_fiber(printer& out, const fiber* f) {
   print_name(out, *reinterpret_cast<const G*>(address));
 }
 
+// While one exists the calling thread counts as inside the gate: it may sleep until somebody
+// answers, and that is no stall to be reported in the middle of a report.
+class quiet_sleep {
+ public:
+  quiet_sleep() : m_(current_m()) { change(1); }
+  ~quiet_sleep() { change(static_cast<std::uint32_t>(-1)); }
+  quiet_sleep(const quiet_sleep&) = delete;
+  quiet_sleep& operator=(const quiet_sleep&) = delete;
+
+ private:
+  // relaxed: only this thread writes it, and nothing of the P is touched; release: as in leave().
+  void change(std::uint32_t by) {
+    if (m_ != nullptr) m_->depth.store(m_->depth.load(relaxed) + by, release);
+  }
+  M* const m_;
+};
+
 // What a fatal report ends with. A deadlock has shown everybody already.
 void print_context(printer& out) {
   if (traceback() == traceback_level::none) return;
+  const quiet_sleep quiet;
   if (shows_all()) {
     out << '\n';
     return print_goroutines(out, report_scope::all);
@@ -66,6 +84,7 @@ void print_context(printer& out) {
 // The stack of the one that faulted was shown, as far as that needs no tables: now with names.
 void print_after_fault(printer& out, const os::signal_event& event) {
   if (traceback() == traceback_level::none) return;
+  const quiet_sleep quiet;
   if (current_g() != nullptr) {
     out << '\n';
     print_faulting(out, event);

@@ -1,10 +1,13 @@
 // Goroutines that end the process, each in the way its argument says.
 
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <stdexcept>
@@ -49,6 +52,18 @@ extern "C" [[gnu::noinline]] void block_somewhere() {
 }
 
 namespace {
+
+// Asks for a dump, as `magpie dump` does, to a pipe that is full and that nobody reads.
+void keep_service_busy() {
+  int ends[2];
+  if (pipe(ends) != 0) std::abort();
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  const char block[4096] = {};
+  while (write(ends[1], block, sizeof block) > 0) continue;
+  constexpr int k_dump_here = 0x6d616700;
+  sigqueue(getpid(), SIGQUIT, {.sival_int = k_dump_here + ends[1]});
+  usleep(100'000);  // it gets there in that time, or the names are as they always are
+}
 
 void wait_for_ever() {
   for (;;) this_goroutine::yield();
@@ -139,6 +154,13 @@ int main(int, char** arguments) {
   }
   if (way == "overflow") {
     run([] {
+      go({.name = "digger", .stack_size = 128 * 1024}, [] { recurse(0); });
+      wait_for_ever();
+    });
+  }
+  if (way == "overflow_alone") {
+    run([] {
+      keep_service_busy();
       go({.name = "digger", .stack_size = 128 * 1024}, [] { recurse(0); });
       wait_for_ever();
     });

@@ -64,6 +64,15 @@ TEST(Report, OverflowShowsFunctionsWithTheirLinesAndARecursionOnce) {
       << "what needs no tables comes first";
 }
 
+// Names are looked up by the one who faulted; only to make them readable takes another thread.
+TEST(Report, OverflowDoesNotWaitForASilentServiceForLong) {
+  const program_end end = run_goroutines("overflow_alone");
+  EXPECT_EQ(end.signal, SIGSEGV) << end.output;
+  EXPECT_THAT(end.output, ContainsRegex("\nrecurse\n\t.*/goroutines.cpp:[0-9]+ "));
+  EXPECT_THAT(end.output, ContainsRegex("\ncreated by .*main.* in goroutine 1\n"));
+  EXPECT_THAT(end.output, Not(HasSubstr("blocks its thread"))) << "it does, but on purpose";
+}
+
 TEST(Report, NamesAfterAFaultCanBeLeftOut) {
   const program_end end = run_goroutines("overflow", {"MAGPIE_TRACEBACK=none"});
   EXPECT_EQ(end.signal, SIGSEGV) << end.output;
