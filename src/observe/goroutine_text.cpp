@@ -108,7 +108,7 @@ void goroutine_text::print_object(printer& out, const goroutine_record& g) const
 }
 
 void goroutine_text::print_short_place(printer& out, std::uintptr_t inside) const {
-  const code_name* const n = names_.find(inside);
+  const code_name* const n = names_.find_shown(inside);
   if (n == nullptr) {
     out << hex{inside};
     return;
@@ -149,17 +149,17 @@ void goroutine_text::print_frames(printer& out, const goroutine_record& g) const
 }
 
 void print_frame(printer& out, const code_names& names, std::uintptr_t inside) {
-  const code_name* const n = names.find(inside);
-  if (n == nullptr) return;
-  print_function(out, *n);
-  out << "\n\t";
-  print_place(out, *n);
-  out << '\n';
+  names.for_each(inside, [&out](const code_name& n) {
+    print_function(out, n);
+    out << "\n\t";
+    print_place(out, n);
+    out << '\n';
+  });
 }
 
 void print_creator(printer& out, const code_names& names, const void* spawn_site,
                    std::uint64_t parent) {
-  const code_name* const n = names.find(reinterpret_cast<std::uintptr_t>(spawn_site) - 1);
+  const code_name* const n = names.find_shown(reinterpret_cast<std::uintptr_t>(spawn_site) - 1);
   if (spawn_site == nullptr || n == nullptr) return;
   out << "created by ";
   print_function(out, *n);

@@ -58,8 +58,8 @@ TEST(Report, OverflowShowsFunctionsWithTheirLinesAndARecursionOnce) {
                             "recurse\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
                             "recurse\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
                             "\\.\\.\\.[0-9]+ frames elided\\.\\.\\.\n"
-                            "main::.*lambda.*\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
-                            "created by main::.*lambda.* in goroutine 1\n\t.*/goroutines.cpp:"));
+                            "main::.*\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
+                            "created by main::.* in goroutine 1\n\t/"));
   EXPECT_LT(end.output.find("spawn_options::stack_size"), end.output.find("[running]"))
       << "what needs no tables comes first";
 }
