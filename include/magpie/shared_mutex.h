@@ -2,11 +2,11 @@
 //
 //   std::shared_lock read(guard);        std::scoped_lock write(guard);
 //
-// A writer that waits stops new readers, and before the next writer as many readers get in as waited
-// for the one before. Within these rules whoever runs comes before those who have to be woken; but
-// one who could not get in for a millisecond is given the lock. So neither starves, and a reader
-// must not lock it a second time: a writer in between would wait for the first, and the second for
-// the writer.
+// A writer that waits stops new readers, and before the next writer as many readers get in as
+// waited for the one before. Within these rules whoever runs comes before those who have to be
+// woken; but one who could not get in for a millisecond is given the lock. So neither starves, and
+// a reader must not lock it a second time: a writer in between would wait for the first, and the
+// second for the writer.
 //
 // Where readers meet often, they do not share a counter but mark themselves each in a place of
 // its own, so that they do not slow each other down. The first writer then pays for it, some
@@ -125,8 +125,10 @@ class MAGPIE_API shared_mutex {
     prompt
   };
   bool join_readers(manner);
+  bool join_counted(manner);
   bool try_lock_shared_slow();
   void unlock_one_of_many();
+  void unlock_counted();
   bool lock_slow(time_point deadline);
   bool lock_shared_slow(time_point deadline);
   bool wait_in(detail::wait_list&, waiting& me, rt::entry&, rt::object_guard& held, time_point);

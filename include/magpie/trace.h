@@ -27,9 +27,10 @@
 namespace magpie::trace {
 
 // Begins to write a trace. The file is for its owner only (0600), and is overwritten. Every second
-// or so what has happened is appended: a process that crashes loses the last second. Throws
-// std::system_error when the file cannot be written, and misuse when a trace is being written
-// already.
+// or so what has happened is appended: a process that is killed loses the last second, and one
+// that ends with a report (an exception that escapes, a deadlock, a stack overflow) loses nothing.
+// Throws std::system_error when the file cannot be written, and misuse when a trace is being
+// written already.
 MAGPIE_API void start(const std::filesystem::path&);
 // The same into a stream, which must stay until stop() and is written to by another thread.
 MAGPIE_API void start(std::ostream&);

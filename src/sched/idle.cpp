@@ -151,7 +151,6 @@ void scheduler::stop_spinning(M& m) {
 }
 
 run_queue::popped scheduler::while_spinning(M& m) {
-  m.p->dry_spells.add();
   if (!m.spinning) {
     if (!may_spin()) return {};
     become_spinning(m);
@@ -166,8 +165,8 @@ run_queue::popped scheduler::while_spinning(M& m) {
     }
     if (auto found = from_poller(m); found.g) return found;
     if (holds_back(m)) {
-      until = os::ticks() + os::ticks_per_second() / k_spins_per_second;
       pause *= k_patience_held_back;
+      until = os::ticks() + pause + os::ticks_per_second() / k_spins_per_second;
     } else {
       if (G* const g = steal_work(m)) return {g, false};
       if (G* const g = steal_forgotten(m)) return {g, false};

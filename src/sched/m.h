@@ -106,7 +106,10 @@ struct M : thread_state {
     std::uint64_t since = 0;  // ticks
   };
   sighting sightings[16];
-  std::uint64_t progress_seen = 0;  // by holds_back()
+  struct {
+    std::uint64_t seen = 0;
+    std::uint64_t look_at = 0;  // ticks: not before that
+  } progress;                   // of all Ps; see holds_back()
 
   rt::trace::stream trace{static_cast<std::uint64_t>(thread)};
 };

@@ -50,7 +50,6 @@ struct alignas(k_cache_line) P {
   // which those from run_next have not. Written by the owner.
   counter turns;
   counter slices;
-  counter dry_spells;  // how often its M found nothing to run here
   p_counters counters;
 
   // Any thread. Filled by the owner, emptied by whoever finds that it is time.
@@ -72,8 +71,8 @@ struct alignas(k_cache_line) P {
     std::size_t count = 0;      // of goroutines got from elsewhere; 0: judged already
     std::uint64_t since = 0;    // ticks
     std::uint64_t turns = 0;    // of this P, then
-    const P* victim = nullptr;  // who lost its only one; null: it had more, or nobody lost any
-    std::uint64_t victim_dry_spells = 0;
+    const P* victim = nullptr;  // null: nobody in particular
+    std::uint64_t victim_turns = 0;
     int poor = 0;  // so many in a row were not worth it
     std::uint64_t hold_back_until = 0;
   } loot;  // see steal.cpp

@@ -15,6 +15,7 @@
 #include "sched/local.h"
 #include "sched/scheduler.h"
 #include "sched/service.h"
+#include "trace/recorder.h"
 
 namespace magpie::rt {
 namespace {
@@ -68,10 +69,16 @@ class quiet_sleep {
   M* const m_;
 };
 
-// What a fatal report ends with. A deadlock has shown everybody already.
+constexpr os::nanos k_patience_with_recorder = 1'000'000'000;
+
+// A trace of the process that ends now shows what led to it.
+void save_trace() {
+  if (!os::in_forked_child()) trace::save_before_death(k_patience_with_recorder);
+}
+
+// A deadlock has shown everybody already.
 void print_context(printer& out) {
   if (traceback() == traceback_level::none) return;
-  const quiet_sleep quiet;
   if (shows_all()) {
     out << '\n';
     return print_goroutines(out, report_scope::all);
@@ -81,17 +88,27 @@ void print_context(printer& out) {
   print_goroutines(out, report_scope::caller);
 }
 
-// The stack of the one that faulted was shown, as far as that needs no tables: now with names.
-void print_after_fault(printer& out, const os::signal_event& event) {
-  if (traceback() == traceback_level::none) return;
+// What a fatal report ends with.
+void end_report(printer& out) {
   const quiet_sleep quiet;
-  if (current_g() != nullptr) {
+  print_context(out);
+  out.flush();
+  save_trace();
+}
+
+// The stack of the one that faulted was shown, as far as that needs no tables: now with names.
+void end_fault_report(printer& out, const os::signal_event& event) {
+  const quiet_sleep quiet;
+  if (traceback() != traceback_level::none && current_g() != nullptr) {
     out << '\n';
     print_faulting(out, event);
   }
-  if (!shows_all()) return;
-  out << '\n';
-  print_goroutines(out, report_scope::others);
+  if (shows_all()) {
+    out << '\n';
+    print_goroutines(out, report_scope::others);
+    out.flush();
+  }
+  save_trace();
 }
 
 std::terminate_handler g_earlier_terminate = nullptr;
@@ -106,8 +123,10 @@ std::terminate_handler g_earlier_terminate = nullptr;
     print_name(out, *g);
     out << '\n';
     out.flush();
+    const quiet_sleep quiet;
     print_context(out);
   }
+  save_trace();
   if (g_earlier_terminate != nullptr) g_earlier_terminate();
   std::abort();
 }
@@ -141,8 +160,8 @@ void install_reports() {
     traceback();
     install_fault_reporter();
     set_fiber_describer(describe_fiber);
-    set_fault_epilogue(print_after_fault);
-    set_report_context(print_context);
+    set_fault_epilogue(end_fault_report);
+    set_report_context(end_report);
     g_earlier_terminate = std::set_terminate(on_terminate);
     // Who has a handler of its own, or wants to be left alone, keeps what it has.
     if (os::has_default_action(os::k_quit)) (void)os::install_signal_handler(os::k_quit, on_quit);

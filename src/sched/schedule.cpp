@@ -119,29 +119,34 @@ run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {
 
 run_queue::popped scheduler::from_local_queue(M& m) { return m.p->queue.pop(); }
 
+// A fair share of it: the P's queue is empty here, so that it fits.
+//
+// They may have waited for long: nothing of them is in the cache. What each begins with is fetched
+// while the others are looked at; not under the lock, which those who make more of them runnable
+// would wait for. Until they are in the P's queue nobody can see them: a thread that looked for
+// work meanwhile has gone to sleep, so one is woken, unless this one does that when it stops
+// spinning.
 run_queue::popped scheduler::from_global_queue(M& m) {
   if (global_.length() == 0) return {};
-  const os::lock_guard hold(lock_);
-  G* const g = take_global_batch_locked(m);
-  if (g != nullptr && m.spinning) begin_loot(m, 1 + m.p->queue.ring_length(), nullptr);
-  return {g, false};
-}
-
-// The P's queue is empty here: a share of the global queue fits.
-G* scheduler::take_global_batch_locked(M& m) {
   G* batch[run_queue::k_size / 2];
-  const std::size_t count =
-      global_.pop_batch(static_cast<std::size_t>(procs()), std::size(batch), batch);
-  if (count == 0) return nullptr;
-  // They may have waited for long: nothing of them is in the cache. What each begins with is
-  // fetched while the others are looked at.
+  std::size_t count;
+  {
+    const os::lock_guard hold(lock_);
+    count = global_.pop_batch(static_cast<std::size_t>(procs()), std::size(batch), batch);
+  }
+  if (count == 0) return {};
   for (std::size_t i = 0; i < count; ++i) {
     __builtin_prefetch(batch[i], 1);
     __builtin_prefetch(&batch[i]->fiber, 1);
   }
   for (std::size_t i = 0; i < count; ++i) fetch_frames(*batch[i]);
   m.p->queue.push_all(batch + 1, count - 1);
-  return batch[0];
+  if (m.spinning) {
+    begin_loot(m, count, nullptr);
+  } else if (count > 1) {
+    wake_p();
+  }
+  return {batch[0], false};
 }
 
 // First in, first out, as Go does; but after a goroutine that waits for a child, or is one that

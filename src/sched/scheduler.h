@@ -52,9 +52,9 @@ struct meters;
 // Where a G was allocated; found from its address.
 struct g_arena;
 
-// For one that has waited for long, and goes on soon: the frames it comes back to, the first ones of
-// its stack, if they are on the same page, and the stack's record, for when it ends. Inlined by force: g++ finds that it has no
-// effect, and drops calls of such functions.
+// For one that has waited for long, and goes on soon: the frames it comes back to, the first ones
+// of its stack, if they are on the same page, and the stack's record, for when it ends. Inlined by
+// force: g++ finds that it has no effect, and drops calls of such functions.
 [[gnu::always_inline]] inline void fetch_frames(const G& g) {
   if (g.fiber.stack == nullptr) return;
   const auto at = reinterpret_cast<std::uintptr_t>(g.fiber.registers.stack_pointer);
@@ -231,7 +231,6 @@ class scheduler final : private trace::source {
   run_queue::popped from_global_queue_for_fairness(M& m);
   run_queue::popped from_local_queue(M& m);
   run_queue::popped from_global_queue(M& m);
-  G* take_global_batch_locked(M& m);
 
   // steal.cpp
   static void begin_loot(M& m, std::size_t count, const P* victim);

@@ -49,17 +49,21 @@ class random_order {
 // a while, longer each time. Not longer than the others get on quickly, though: when they do not,
 // they have something better.
 //
-// The same when nothing was won by it: the victim lost the only one it had and soon had nothing to
-// do, as when the rest of them wait for a lock that this one holds. Then one processor works at a
-// time, and every theft only moves the work. Of long turns that is no sign: both may have worked
-// for most of the time.
+// The same when nothing was won by it: the victim had little to do after it, while the thief was
+// busy with more than the loot. So it is when the rest of them wait for a lock that the stolen one
+// holds, and when the last of the stolen ones woke who had made them all. Then one processor works
+// at a time, and every theft only moves the work. Of long turns that is no sign: both may have
+// worked for most of the time.
 
 namespace {
 
 constexpr os::nanos k_cost_of_one = 4'000;
 constexpr std::uint64_t k_first_holds_per_second = 10'000;  // 100 us
-constexpr int k_most_doublings = 5;
-constexpr std::uint64_t k_quick_looks = 8;  // so many turns or spawns between two looks: quick
+constexpr int k_most_doublings = 8;
+constexpr os::nanos k_much_busier = 4;  // so many turns of the thief to one
+// What the others have done is written in the lines they use most: each look costs them a miss.
+constexpr std::uint64_t k_progress_looks_per_second = 1'000'000'000 / 60'000;
+constexpr std::uint64_t k_quick = 32;  // so many turns or spawns between two looks
 
 }  // namespace
 
@@ -70,9 +74,8 @@ void scheduler::begin_loot(M& m, std::size_t count, const P* victim) {
   loot.count = count;
   loot.since = os::ticks();
   loot.turns = m.p->turns.read();
-  const bool was_its_last = count == 1 && victim != nullptr && victim->queue.ring_length() == 0;
-  loot.victim = was_its_last ? victim : nullptr;
-  if (was_its_last) loot.victim_dry_spells = victim->dry_spells.read();
+  loot.victim = victim;
+  if (victim != nullptr) loot.victim_turns = victim->turns.read();
 }
 
 // With an empty queue: what was brought over is done.
@@ -84,7 +87,8 @@ void scheduler::judge_loot(P& p) {
   const os::nanos took = os::ticks_to_nanos(now - loot.since);
   const auto turns = static_cast<os::nanos>(p.turns.read() - loot.turns);
   const bool won_nothing =
-      loot.victim != nullptr && loot.victim->dry_spells.read() != loot.victim_dry_spells;
+      loot.victim != nullptr &&
+      k_much_busier * static_cast<os::nanos>(loot.victim->turns.read() - loot.victim_turns) < turns;
   if (took / (won_nothing ? std::max(count, turns) : count) >= k_cost_of_one) {
     loot.poor = 0;
     return;
@@ -103,9 +107,13 @@ std::uint64_t scheduler::progress_of_all() const {
 }
 
 bool scheduler::holds_back(M& m) {
-  if (m.p->loot.poor == 0 || os::ticks() >= m.p->loot.hold_back_until) return false;
-  const std::uint64_t progress = progress_of_all();
-  return progress - std::exchange(m.progress_seen, progress) >= k_quick_looks;
+  const std::uint64_t now = os::ticks();
+  if (m.p->loot.poor == 0 || now >= m.p->loot.hold_back_until) return false;
+  if (now < m.progress.look_at) return true;
+  const std::uint64_t sum = progress_of_all();
+  const bool quick = sum - std::exchange(m.progress.seen, sum) >= k_quick;
+  m.progress.look_at = quick ? now + os::ticks_per_second() / k_progress_looks_per_second : 0;
+  return quick;
 }
 
 // ---- Stealing ---------------------------------------------------------------------------------

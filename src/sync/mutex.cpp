@@ -127,7 +127,11 @@ bool mutex::spin_for_it(M* m, bool& on_the_way) {
       // relaxed: keeps the holder from waking somebody; nothing is published.
       on_the_way = state_.compare_exchange_strong(found, found | k_on_way, relaxed);
     }
-    pause_between_spins(i);
+    if (i == 0 && others_rush(state_)) {
+      stay_away();
+    } else {
+      pause_between_spins(i);
+    }
   }
   return false;
 }

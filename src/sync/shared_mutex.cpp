@@ -134,13 +134,16 @@ struct shared_mutex::settlement {
 
 // ---- Slots ------------------------------------------------------------------------------------
 
+// The first slot of a line is most often the right one: there is no look whether it is worth a try.
+
 // False: no slot is free, or they were closed.
 bool shared_mutex::enter_slot() {
-  for (auto& slot : own_line().slots) {
+  slot_line& line = own_line();
+  for (auto& slot : line.slots) {
+    if (&slot != line.slots && slot.load(relaxed) != nullptr) continue;  // relaxed: a hint
     const void* found = nullptr;
-    // relaxed: only worth a try? seq_cst: [mark], before [look].
-    if (slot.load(relaxed) != nullptr || !slot.compare_exchange_strong(found, this, seq_cst))
-      continue;
+    // seq_cst: [mark], before [look].
+    if (!slot.compare_exchange_strong(found, this, seq_cst)) continue;
     if ((state_.load(seq_cst) & k_slots) != 0) return true;  // [look]
     found = this;
     // Gone: a writer has counted it, or another reader has left in its place. acquire: what those
@@ -151,12 +154,12 @@ bool shared_mutex::enter_slot() {
 }
 
 bool shared_mutex::leave_slot() {
-  for (auto& slot : own_line().slots) {
+  slot_line& line = own_line();
+  for (auto& slot : line.slots) {
+    if (&slot != line.slots && slot.load(relaxed) != this) continue;  // relaxed: a hint
     const void* found = this;
-    // relaxed: only worth a try? release pairs with [find], and with the end of enter_slot().
-    if (slot.load(relaxed) == this &&
-        slot.compare_exchange_strong(found, nullptr, release, relaxed))
-      return true;
+    // release pairs with [find], and with the end of enter_slot().
+    if (slot.compare_exchange_strong(found, nullptr, release, relaxed)) return true;
   }
   return false;
 }
@@ -396,6 +399,12 @@ void shared_mutex::pass_on(settlement& now) {
 // Does not look who else waits, and does not wait; but when others come and go faster than it can
 // follow, a patient one lets them.
 bool shared_mutex::join_readers(manner how) {
+  if (slots_open_.load(relaxed) && enter_slot()) [[likely]]  // relaxed: a hint
+    return true;
+  return join_counted(how);
+}
+
+bool shared_mutex::join_counted(manner how) {
   std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
   // relaxed, here and below: a hint. It may be wrong after a race; whoever notices sets it right.
   const bool hint = slots_open_.load(relaxed);
@@ -483,6 +492,10 @@ bool shared_mutex::count_or_stay(std::uint32_t bars, std::uint32_t mark) {
 }
 
 void shared_mutex::unlock_one_of_many() {
+  if (!slots_open_.load(relaxed) || !leave_slot()) unlock_counted();  // relaxed: a hint
+}
+
+void shared_mutex::unlock_counted() {
   std::uint32_t found = state_.load(relaxed);  // relaxed: the exchange decides
   // Without k_slots and k_gathering every reader is counted.
   if ((found & (k_slots | k_gathering)) != 0 && leave_slot()) return;

@@ -339,21 +339,42 @@ constinit std::mutex g_control;  // one who asks at a time
 constinit os::futex_word g_asked{0};
 constinit atomic<request*> g_request{nullptr};
 constinit atomic<bool> g_runs{false};
+constinit atomic<os::thread_id> g_recorder{0};
 std::uint64_t g_last_generation = 0;  // of all sessions; the recorder's, and under g_control
 os::thread* g_thread = nullptr;       // under g_control; may run until the process ends
 sink* g_first_sink = nullptr;         // what the recorder starts with
 
+// What save_before_death() and the recorder say to each other.
+enum death : std::uint32_t {
+  k_alive,
+  k_dying,
+  k_saved,
+};
+constinit os::futex_word g_death{k_alive};
+
+bool is_asked() {
+  // pairs with ask() and save_before_death(), both
+  return g_request.load(acquire) != nullptr || g_death.load(acquire) == k_dying;
+}
+
 void wait_for_request(os::nanos until, const recorder& self) {
-  while (g_request.load(acquire) == nullptr) {  // pairs with ask()
+  while (!is_asked()) {
     const os::nanos now = os::now();
-    if (now >= until || self.is_large()) return;
+    const bool is_over = g_death.load(relaxed) == k_saved;  // relaxed: its own
+    if (!is_over && (now >= until || self.is_large())) return;
     const std::uint32_t seen = g_asked.load(acquire);  // pairs with ask()
-    if (g_request.load(acquire) != nullptr) return;    // as above
-    os::futex_wait(g_asked, seen, std::min(until, now + k_look));
+    if (is_asked()) return;
+    os::futex_wait(g_asked, seen, is_over ? os::k_never : std::min(until, now + k_look));
   }
 }
 
+void tell_saved() {
+  g_death.store(k_saved, release);  // pairs with save_before_death()
+  os::futex_wake(&g_death, 1);
+}
+
 void recorder_main(void* started) {
+  g_recorder.store(os::current_thread_id(), relaxed);  // relaxed: see save_before_death()
   std::vector<sink*> sinks{g_first_sink};
   recorder self(++g_last_generation);
   self.begin_session();
@@ -362,6 +383,7 @@ void recorder_main(void* started) {
     os::nanos period = os::k_never;
     for (const sink* s : sinks) period = std::min(period, s->period);
     wait_for_request(os::now() + period, self);
+    const bool dying = g_death.load(acquire) == k_dying;          // pairs with save_before_death()
     request* const asked = g_request.exchange(nullptr, acquire);  // pairs with ask()
     const std::vector<sink*> takers = sinks;
     if (asked != nullptr && asked->what == request::kind::detach) std::erase(sinks, asked->who);
@@ -369,6 +391,7 @@ void recorder_main(void* started) {
     const shared_generation done = self.end_generation(sinks.empty() ? 0 : ++g_last_generation);
     for (sink* s : takers) s->take(done);
     if (asked != nullptr) asked->done.wake();
+    if (dying) tell_saved();
   }
 }
 
@@ -412,6 +435,21 @@ void cut() {
   const std::lock_guard hold(g_control);
   request wish{request::kind::cut};
   ask(wish);
+}
+
+void save_before_death(os::nanos patience) {
+  // relaxed: who does not see the recorder yet has nothing in its files; nobody but the recorder
+  // finds its own number there.
+  if (!g_runs.load(relaxed) || g_recorder.load(relaxed) == os::current_thread_id()) return;
+  const os::nanos deadline = os::now() + patience;
+  std::uint32_t was = k_alive;
+  // acq_rel: the recorder finds all events of this thread. relaxed: somebody else has asked.
+  if (!g_death.compare_exchange_strong(was, k_dying, acq_rel, relaxed)) return;
+  g_asked.fetch_add(1, release);  // pairs with wait_for_request()
+  os::futex_wake(&g_asked, 1);
+  while (g_death.load(acquire) == k_dying) {  // pairs with tell_saved()
+    if (os::futex_wait(g_death, k_dying, deadline) == os::futex_outcome::timed_out) return;
+  }
 }
 
 int recorder_threads() { return g_runs.load(relaxed) ? 1 : 0; }  // relaxed: as above

@@ -110,6 +110,11 @@ void detach(sink&);
 // All sinks get what has happened until now.
 void cut();
 
+// The process is about to end without its exit handlers: all sinks get what has happened until now,
+// and nothing more unless they are detached. Waits for at most so long, since the recorder may wait
+// for somebody who will not come any more; signal-safe.
+void save_before_death(os::nanos patience);
+
 // 1 while the recorder exists: for those who count the threads of the process.
 int recorder_threads();
 

@@ -13,15 +13,19 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include <magpie/magpie.h>
+
+#include "observe/trace_reader.h"
 
 using namespace std::chrono_literals;
 
@@ -490,11 +494,33 @@ void to_a_stream() {
   magpie::trace::stop();
 }
 
+// How many logs of this category are in the whole generations of a trace.
+int logs_in(const std::vector<std::uint8_t>& bytes, std::string_view category) {
+  int count = 0;
+  magpie::rt::trace_reader reader(bytes);
+  for (magpie::rt::trace_event event; reader.next(event);) {
+    if (event.kind == magpie::rt::trace::event::log && reader.text(event.arguments[1]) == category)
+      ++count;
+  }
+  return count;
+}
+
+std::vector<std::uint8_t> bytes_of(std::istream& from) {
+  return {std::istreambuf_iterator<char>(from), std::istreambuf_iterator<char>()};
+}
+
+bool remembers_first_words(magpie::trace::flight_recorder& recorder) {
+  std::stringstream bytes;
+  recorder.write_to(bytes);
+  return logs_in(bytes_of(bytes), "first words") > 0;
+}
+
 // The recorder keeps the last generations only; a trace runs beside it for a while.
 void flight() {
   magpie::trace::flight_recorder recorder(30ms, 1 << 20);
   recorder.start();
-  magpie::run([] {
+  magpie::run([&] {
+    magpie::trace::log("first words", "soon forgotten");
     magpie::wait_group all;
     for (int i = 0; i < 3; ++i) {
       all.go([] {
@@ -512,6 +538,8 @@ void flight() {
     magpie::this_goroutine::sleep_for(40ms);
     magpie::trace::stop();
     all.wait();
+    while (remembers_first_words(recorder)) magpie::this_goroutine::sleep_for(1ms);
+    magpie::trace::log("last words", "remembered");
   });
   std::ofstream file(g_file, std::ios::binary);
   recorder.write_to(file);
@@ -530,37 +558,55 @@ void asleep_across_generations() {
   });
 }
 
-// Two generations have been written since this was called.
-void wait_for_generations() {
-  for (int i = 0; i < 2; ++i) {
-    const auto before = std::filesystem::file_size(g_file);
-    while (std::filesystem::file_size(g_file) == before) magpie::this_goroutine::sleep_for(1ms);
-  }
+void sleep_for_ever() {
+  for (;;) magpie::this_goroutine::sleep_for(100us);
 }
 
-// Says something, works on until that is in the file, and dies.
+// Says something beside others that work, and dies.
 void work_and_die(const std::function<void()>& die) {
   magpie::run([&] {
-    for (int i = 0; i < 4; ++i) {
-      magpie::go([] {
-        for (;;) magpie::this_goroutine::sleep_for(100us);
-      });
-    }
+    for (int i = 0; i < 4; ++i) magpie::go(sleep_for_ever);
     magpie::trace::log("last words", "of a process that dies");
-    wait_for_generations();
     die();
   });
+}
+
+void wait_until_last_words_are_written() {
+  for (;;) {
+    std::ifstream file(g_file, std::ios::binary);
+    if (logs_in(bytes_of(file), "last words") > 0) return;
+    magpie::this_goroutine::sleep_for(1ms);
+  }
 }
 
 void throws() {
   work_and_die([] {
     magpie::go([] { throw std::runtime_error("nobody catches it"); });
-    magpie::this_goroutine::sleep_for(10s);
+    sleep_for_ever();
   });
 }
-void aborts() { work_and_die(std::abort); }
+void misuses() {
+  work_and_die([] { magpie::mutex().unlock(); });
+}
+long overflow(long depth) {
+  volatile char frame[4096] = {};
+  if (depth < 0) return 0;
+  return overflow(depth + 1) + frame[depth % 4096];
+}
+void overflows() {
+  work_and_die([] { overflow(0); });
+}
+void aborts() {
+  work_and_die([] {
+    wait_until_last_words_are_written();
+    std::abort();
+  });
+}
 void is_killed() {
-  work_and_die([] { raise(SIGKILL); });
+  work_and_die([] {
+    wait_until_last_words_are_written();
+    raise(SIGKILL);
+  });
 }
 
 void plain_function() { magpie::this_goroutine::yield(); }
@@ -613,9 +659,8 @@ constexpr program k_programs[] = {
 
 // Not in the list.
 constexpr program k_that_die[] = {
-    {"throws", throws},
-    {"aborts", aborts},
-    {"is_killed", is_killed},
+    {"throws", throws}, {"misuses", misuses},     {"overflows", overflows},
+    {"aborts", aborts}, {"is_killed", is_killed},
 };
 
 }  // namespace

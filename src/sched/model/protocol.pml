@@ -25,8 +25,7 @@
  * up. Meanwhile somebody may have seen work and no idle P, and rely on that M. In the C++, and
  * here without GO, every M looks at all queues after it gave up a P, spinning or not, and so does
  * hand_off_p. In Go only spinners do, and those who saw work and no P leave a flag, need_spinning,
- * that the others read under the lock. That is GO, with two repairs; see hand_off_p and
- * publish_rest.
+ * that the others read under the lock. That is GO, with a repair; see hand_off_p.
  *
  * WHAT IS LEFT OUT.
  *   - A run queue is a number. Goroutines are alike until they choose what to do next, so the
@@ -92,7 +91,7 @@
 #define yield_without_wake              4
 #define no_wake_after_spinning          5
 #define sleep_without_fence             6
-#define batch_outside_lock              7
+#define batch_without_wake              7
 #define forgets_what_it_saw             8
 #define inject_without_wake             9
 #define spawn_without_wake              13
@@ -103,8 +102,7 @@
 #define no_need_spinning                20
 #define wake_p_trusts_idle_count        21
 #define hand_off_ignores_need_spinning  22
-#define batch_without_wake              23
-#define exit_syscall_in_two_sections    24
+#define exit_syscall_in_two_sections    23
 #ifndef BUG
 #define BUG 0
 #endif
@@ -341,9 +339,8 @@ inline wake_p(x) {
 
 /* ---- schedule.cpp, steal.cpp, idle.cpp: what an M does -------------------------------------- */
 
-/* With the lock held: one to run, the rest for the M's own queue. It must be there before the
-   lock is let go: an M that gives up its P in between would see it in neither queue. With GO it
-   comes later, and then somebody has to be woken. */
+/* With the lock held: one to run, the rest for the M's own queue. It comes there later: see
+   publish_rest. */
 inline take_batch() {
   d_step {
     n = global_queue / NP + 1;
@@ -353,10 +350,6 @@ inline take_batch() {
     fi;
     global_queue = global_queue - n;
     n--;
-#if !defined(GO) && BUG != batch_outside_lock
-    put_into_queue(p, n);
-    n = 0;
-#endif
     found = true
   }
 }
@@ -490,19 +483,17 @@ steal_work:
     fi
   };
 
-/* Goroutines that came with the one to run. A spinner wakes somebody anyway. With GO the batch
-   of an M that does not spin comes here, too: in the global queue every M saw it before it gave
-   up its P, in this queue only a spinner does. BUG=batch_without_wake, as in Go's findRunnable. */
+/* Goroutines that came with the one to run. A spinner wakes somebody anyway. So must one that does
+   not spin, for its share of the global queue: an M that gave up its P meanwhile has seen them in
+   neither queue. BUG=batch_without_wake. */
 publish_rest:
   atomic {
     put_into_queue(p, n);
     n = 0;
-#ifdef GO
     if
     :: !spinning && BUG != batch_without_wake -> goto wake_and_run
     :: else
     fi;
-#endif
     execute()
   };
 

@@ -46,10 +46,12 @@ struct contents {
   std::map<trace::event, int> events;
   std::map<std::string, int> reasons;
   std::map<std::string, int> names;  // of goroutines that were made
+  std::map<std::string, int> logs;   // by category
   std::size_t generations = 0;
+  std::string error;  // where it is broken
 };
 
-contents read_trace(const fs::path& path) {
+contents read_what_there_is(const fs::path& path) {
   contents all;
   const std::vector<std::uint8_t> bytes = bytes_of(path);
   trace_reader reader(bytes);
@@ -61,10 +63,17 @@ contents read_trace(const fs::path& path) {
     if (event.kind == trace::event::go_create && event.arguments[1] != 0) {
       ++all.names[std::string(reader.stack(event.arguments[1]).back().function)];
     }
+    if (event.kind == trace::event::log) ++all.logs[std::string(reader.text(event.arguments[1]))];
   }
-  if (const trace_error* error = reader.error()) ADD_FAILURE() << path << ": " << error->what;
+  if (const trace_error* error = reader.error()) all.error = error->what;
   all.generations = reader.generations();
   EXPECT_GT(all.generations, 0u);
+  return all;
+}
+
+contents read_trace(const fs::path& path) {
+  contents all = read_what_there_is(path);
+  EXPECT_EQ(all.error, "") << path;
   return all;
 }
 
@@ -180,24 +189,41 @@ TEST(RecordedTrace, IsCutIntoGenerations) {
   EXPECT_EQ(trace_of("spawn_burst", 100'000).generations, 1u);
 }
 
-// What was in the file when it died is a whole trace.
-TEST(RecordedTrace, OfAProcessThatDiesIsWhole) {
-  for (const char* const name : {"throws", "aborts", "is_killed"}) {
+// A report is written first; then what has happened until then goes into the file.
+TEST(RecordedTrace, OfAProcessThatReportsItsEndIsWhole) {
+  for (const char* const name : {"throws", "misuses", "overflows"}) {
     const folder into;
     const fs::path file = into.path() / "trace";
-    const auto end = run_traced(name, file, 100);
+    const auto end = run_traced(name, file, 100'000);
     EXPECT_NE(end.exit_code, 0) << name;
-    EXPECT_EQ(read_trace(file).events[trace::event::log], 1) << name << ": " << end.output;
+    EXPECT_EQ(read_trace(file).logs["last words"], 1) << name << ": " << end.output;
     if (go_is_installed()) {
       EXPECT_EQ(complaints_of_go(file), "") << name;
     }
   }
 }
 
+// It may be in the middle of a generation that it writes: those before are whole.
+TEST(RecordedTrace, OfAProcessThatDiesIsWholeButForItsEnd) {
+  for (const char* const name : {"aborts", "is_killed"}) {
+    const folder into;
+    const fs::path file = into.path() / "trace";
+    const auto end = run_traced(name, file, 100);
+    EXPECT_NE(end.exit_code, 0) << name;
+    contents all = read_what_there_is(file);
+    EXPECT_EQ(all.logs["last words"], 1) << name << ": " << end.output;
+    if (!all.error.empty()) {
+      EXPECT_NE(all.error.find("the file is cut"), std::string::npos) << all.error;
+    } else if (go_is_installed()) {
+      EXPECT_EQ(complaints_of_go(file), "") << name;
+    }
+  }
+}
+
 TEST(RecordedTrace, OfAFlightRecorderIsTheEndOnly) {
-  const contents all = trace_of("own_flight", 5);
-  EXPECT_GT(all.generations, 1u);
-  EXPECT_LT(all.generations, 30u);  // of about 100 ms, the last 30
+  contents all = trace_of("own_flight", 5);
+  EXPECT_EQ(all.logs["first words"], 0);
+  EXPECT_EQ(all.logs["last words"], 1);
 }
 
 }  // namespace
