@@ -104,7 +104,7 @@ void on_fault(const os::signal_event& event) {
     }
     out.flush();
     // acquire pairs with the release in set_fault_epilogue.
-    if (const fault_epilogue epilogue = g_epilogue.load(acquire)) epilogue(out);
+    if (const fault_epilogue epilogue = g_epilogue.load(acquire)) epilogue(out, event);
   }
   event.pass_on();
 }

@@ -8,6 +8,7 @@
 
 #include "base/print.h"
 #include "fiber/fiber.h"
+#include "os/signal.h"
 
 namespace magpie::rt {
 
@@ -19,8 +20,9 @@ void install_fault_reporter();
 using fiber_describer = void (*)(printer&, const fiber*);
 void set_fiber_describer(fiber_describer);
 
-// What a report ends with, when it was about a stack of ours. Signal-safe.
-using fault_epilogue = void (*)(printer&);
+// What a report ends with, when it was about a stack of ours. Signal-safe; all that needs nothing
+// but the stack has been written by then.
+using fault_epilogue = void (*)(printer&, const os::signal_event&);
 void set_fault_epilogue(fault_epilogue);
 
 }  // namespace magpie::rt

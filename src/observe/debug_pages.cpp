@@ -167,7 +167,13 @@ std::string stats_json(const meters& now) {
   json_writer json;
   json.begin('{');
   json.key("magpie").text(version()).key("program").text(program_invocation_short_name);
-  json.field("uptime", static_cast<double>(now.uptime) / k_nanos_per_second);
+  const auto seconds = [](os::nanos time) {
+    return static_cast<double>(time) / k_nanos_per_second;
+  };
+  json.key("cpu").begin('{').field("user", seconds(now.cpu.user));
+  json.field("searching", seconds(now.cpu.searching)).field("idle", seconds(now.cpu.idle));
+  json.field("total", seconds(now.cpu.total())).end('}');
+  json.field("uptime", seconds(now.uptime)).field("mutex_wait", seconds(now.mutex_wait));
   json.key("goroutines").begin('{');
   json.field("all", now.all.goroutines).field("running", now.running);
   json.field("runnable", now.runnable).field("waiting", now.waiting);

@@ -11,6 +11,9 @@ namespace {
 
 constexpr os::nanos k_minute = 60'000'000'000;
 
+// So many calls of one function at one place are shown, of more one.
+constexpr std::uint32_t k_most_equal = 10;
+
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15;
   return hash ^ (hash >> 29);
@@ -105,7 +108,7 @@ void goroutine_text::print_object(printer& out, const goroutine_record& g) const
 }
 
 void goroutine_text::print_short_place(printer& out, std::uintptr_t inside) const {
-  const code_name* const n = names_.find(inside);
+  const code_name* const n = names_.find_shown(inside);
   if (n == nullptr) {
     out << hex{inside};
     return;
@@ -122,23 +125,41 @@ void goroutine_text::print_frames(printer& out, const goroutine_record& g) const
     out << "\tgoroutine running on other thread; stack unavailable\n";
     return;
   }
-  for_each_frame(
-      g, [&](std::uintptr_t inside) { print_frame(out, names_, inside); },
-      [&](std::uint32_t count) { out << "..." << count << " frames elided...\n"; });
+  const auto elide = [&](std::uint32_t count) {
+    if (count != 0) out << "..." << count << " frames elided...\n";
+  };
+  const std::uintptr_t* const frames = snapshot_.frames_of(g);
+  const bool all = shows_all(g);
+  for (std::uint32_t i = 0, next = 0; i < g.frames; i = next) {
+    for (next = i + 1; next < g.frames && frames[next] == frames[i];) ++next;
+    const bool has_gap = i < g.inner_frames && g.inner_frames < next;
+    if (!all && is_runtime_frame(names_, frames[i])) continue;
+    // A recursion that has run away: what is missing between two equal ones is like them.
+    if (next - i > k_most_equal) {
+      print_frame(out, names_, frames[i]);
+      elide(next - i - 1 + (has_gap ? g.left_out : 0));
+    } else {
+      for (std::uint32_t k = i; k < next; ++k) {
+        if (has_gap && k == g.inner_frames) elide(g.left_out);
+        print_frame(out, names_, frames[k]);
+      }
+    }
+    if (next == g.inner_frames) elide(g.left_out);
+  }
 }
 
 void print_frame(printer& out, const code_names& names, std::uintptr_t inside) {
-  const code_name* const n = names.find(inside);
-  if (n == nullptr) return;
-  print_function(out, *n);
-  out << "\n\t";
-  print_place(out, *n);
-  out << '\n';
+  names.for_each(inside, [&out](const code_name& n) {
+    print_function(out, n);
+    out << "\n\t";
+    print_place(out, n);
+    out << '\n';
+  });
 }
 
 void print_creator(printer& out, const code_names& names, const void* spawn_site,
                    std::uint64_t parent) {
-  const code_name* const n = names.find(reinterpret_cast<std::uintptr_t>(spawn_site) - 1);
+  const code_name* const n = names.find_shown(reinterpret_cast<std::uintptr_t>(spawn_site) - 1);
   if (spawn_site == nullptr || n == nullptr) return;
   out << "created by ";
   print_function(out, *n);

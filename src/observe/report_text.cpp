@@ -30,8 +30,13 @@ T& make_for_good(Arguments&&... arguments) {
   return *new (*memory) T(std::forward<Arguments>(arguments)...);
 }
 
-void leave_out(snapshot& s, report_scope scope) {
-  if (scope == report_scope::others) s.remove_caller();
+// Both made for good.
+void print_with_names(printer& out, const snapshot& s) {
+  const bool detailed = traceback() == traceback_level::crash;
+  goroutine_text& text = make_for_good<goroutine_text>(
+      s, goroutine_text::options{.names = code_names::style::mangled, .runtime_frames = detailed});
+  ask_service([](void* raw) { static_cast<goroutine_text*>(raw)->demangle(); }, &text, k_patience);
+  text.print(out);
 }
 
 }  // namespace
@@ -43,14 +48,17 @@ void print_goroutines(printer& out, report_scope scope) {
     s.take_caller();
   } else {
     whole = s.take(snapshot::caution::dying);
-    leave_out(s, scope);
+    if (scope == report_scope::others) s.remove_caller();
   }
-  const bool detailed = traceback() == traceback_level::crash;
-  goroutine_text& text = make_for_good<goroutine_text>(
-      s, goroutine_text::options{.names = code_names::style::mangled, .runtime_frames = detailed});
-  ask_service([](void* raw) { static_cast<goroutine_text*>(raw)->demangle(); }, &text, k_patience);
-  text.print(out);
+  print_with_names(out, s);
   if (!whole) out << "\nNot all goroutines are shown: a lock of the scheduler is held.\n";
+  out.flush();
+}
+
+void print_faulting(printer& out, const os::signal_event& event) {
+  snapshot& s = make_for_good<snapshot>();
+  s.take_caller(event);
+  print_with_names(out, s);
   out.flush();
 }
 
@@ -80,18 +88,6 @@ void print_stack(printer& out, const std::uintptr_t* frames, std::size_t count,
     if (!is_runtime_frame(names, frames[i])) print_frame(out, names, frames[i]);
   }
   print_creator(out, names, spawn_site, parent);
-}
-
-void print_source_place(printer& out, std::uintptr_t inside) {
-  code_names names;
-  names.want(inside);
-  names.look_up(code_names::style::mangled);
-  const code_name* const n = names.find(inside);
-  if (n == nullptr || n->source.file == nullptr) return;
-  code_name plain = *n;
-  plain.function = nullptr;
-  out << " at ";
-  print_place(out, plain);
 }
 
 }  // namespace magpie::rt

@@ -12,11 +12,6 @@ namespace magpie::rt::os {
 // that this does not happen in a signal handler.
 void prepare_backtraces();
 
-// Prints " at FILE:LINE" for an address inside an instruction, or nothing. Signal-safe. Set by the
-// layer that knows; until then no lines are shown.
-using place_namer = void (*)(printer&, std::uintptr_t inside);
-void set_place_namer(place_namer);
-
 // Prints the calling thread's frames, innermost first, one to a line. Of a very deep stack the
 // middle is left out. Signal-safe after prepare_backtraces(), as far as the dynamic linker's
 // tables can be read.

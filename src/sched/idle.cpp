@@ -156,7 +156,8 @@ run_queue::popped scheduler::while_spinning(M& m) {
     become_spinning(m);
   }
   judge_loot(*m.p);
-  std::uint64_t until = os::ticks() + os::ticks_per_second() / k_spins_per_second;
+  std::uint64_t now = os::ticks();
+  std::uint64_t until = now + os::ticks_per_second() / k_spins_per_second;
   do {
     std::uint64_t pause = os::ticks_per_second() / k_looks_per_second;
     if (run_timers_of_all(&m, 0)) {
@@ -174,7 +175,10 @@ run_queue::popped scheduler::while_spinning(M& m) {
     }
     // Looking takes the queue's cache line from the P that works: not too often.
     for (const std::uint64_t from = os::ticks(); os::ticks() - from < pause;) cpu_relax();
-  } while (os::ticks() < until);
+    // What it finds at its first look has cost next to nothing.
+    const std::uint64_t before = std::exchange(now, os::ticks());
+    m.p->counters.searching.add(now - before);
+  } while (now < until);
   return {};
 }
 
@@ -357,6 +361,7 @@ void scheduler::end_sleepers_locked() {
 void scheduler::put_idle_locked(P* p) {
   MAGPIE_CHECK(p->queue.empty(), "an idle P has work");
   idle_ps_.push_front(p);
+  p->usage.become(p_usage::use::idle);
   // relaxed: the fence of whoever calls orders it before the recheck.
   idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
 }
@@ -364,6 +369,7 @@ void scheduler::put_idle_locked(P* p) {
 P* scheduler::take_idle_p_locked() {
   P* const p = idle_ps_.pop_front();
   if (p != nullptr) {
+    p->usage.become(p_usage::use::busy);
     // relaxed: a submitter that still sees the old number finds none under the lock.
     idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
     if (monitor_rests_ || debugging().nosysmon) note_time(os::now());

@@ -86,6 +86,7 @@ struct M : thread_state {
   std::uint64_t handed_off_at = 0;  // ticks; 0: it kept its P for a start
 
   // Under the scheduler's lock, but for the note.
+  list_links<M> all_links;
   list_links<M> idle_links;
   list_links<M> orphan_links;
   struct {

@@ -31,19 +31,21 @@ meters scheduler::read_meters() const {
   now.all = read_stats();
   now.uptime = os::now() - started_at_;
   const int made = ps_made_.load(acquire);  // pairs with the release in resize()
-  std::uint64_t calls_ended = 0, calls_begun = 0;
+  std::uint64_t calls_ended = 0, calls_begun = 0, mutex_wait = 0;
   for (int i = 0; i < made; ++i) calls_ended += ps_[i]->counters.calls_ended.read();
   for (int i = 0; i < made; ++i) {
     const P& p = *ps_[i];
     calls_begun += p.counters.calls_begun.read();
     now.turns += p.turns.read();
     now.yields += p.counters.yields.read();
+    mutex_wait += p.counters.mutex_wait.read();
     now.timers += p.timers.pending();
     now.latency_sum += p.latencies.sum();
     for (int b = 0; b < latency_histogram::k_buckets; ++b) {
       now.latencies[static_cast<std::size_t>(b)] += p.latencies.count(b);
     }
   }
+  now.mutex_wait = os::ticks_to_nanos(mutex_wait);
   now.calls = calls_begun;
   now.polls = polls_.load(relaxed);  // relaxed: a moment's view
   now.io_waiters = io_waiters();
@@ -86,6 +88,25 @@ void scheduler::read_ps(meters& now) const {
   for (int p = 0; p < ps_made_.load(relaxed); ++p) {     // relaxed: under the lock
     now.stopped += ps_[p]->stopped.count.load(relaxed);  // as above
   }
+  read_usage_locked(now);
+}
+
+// Searching is noted some microseconds later than it is done. What was shown as user time stays so,
+// or a counter would go back.
+void scheduler::read_usage_locked(meters& now) const {
+  std::uint64_t searching = 0, idle = 0, busy = 0;
+  const int made = ps_made_.load(relaxed);  // relaxed: under the lock
+  for (int i = 0; i < made; ++i) searching += ps_[i]->counters.searching.read();
+  const std::uint64_t time = os::ticks();
+  for (int i = 0; i < made; ++i) {
+    idle += ps_[i]->usage.spent(p_usage::use::idle, time);
+    busy += ps_[i]->usage.spent(p_usage::use::busy, time);
+  }
+  const std::uint64_t user = std::max(positive_difference(busy, searching), user_ticks_shown_);
+  user_ticks_shown_ = user;
+  now.cpu.user = os::ticks_to_nanos(user);
+  now.cpu.searching = os::ticks_to_nanos(positive_difference(busy, user));
+  now.cpu.idle = os::ticks_to_nanos(idle);
 }
 
 // Who waits is known by counting parks and wake-ups, who is runnable by the length of the queues.

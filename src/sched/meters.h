@@ -42,6 +42,13 @@ struct meters {
   std::size_t timers = 0;        // pending
   std::size_t stacks_in_use = 0, stacks_free = 0, stack_bytes_reserved = 0;
   os::nanos uptime = 0;
+  // The time of the Ps, from when each was first there: what they spent on user code and blocking
+  // calls, on looking for work, and idle.
+  struct {
+    os::nanos user = 0, searching = 0, idle = 0;
+    os::nanos total() const { return user + searching + idle; }
+  } cpu;
+  os::nanos mutex_wait = 0;  // of all goroutines, in mutex and shared_mutex
   std::array<std::uint64_t, latency_histogram::k_buckets> latencies{};
   std::uint64_t latency_sum = 0;  // nanoseconds
   std::vector<p_meters> ps;

@@ -16,6 +16,7 @@
 #include "sched/counter.h"
 #include "sched/latency.h"
 #include "sched/run_queue.h"
+#include "sched/usage.h"
 #include "timer/timer_heap.h"
 #include "trace/stream.h"
 
@@ -29,6 +30,8 @@ struct p_counters {
   counter hand_offs, preemptions;
   counter calls_begun, calls_ended;  // of blocking()
   counter io_waits_begun, io_waits_ended;
+  counter mutex_wait;  // ticks; of goroutines that have gone on here
+  counter searching;   // ticks
 };
 
 struct alignas(k_cache_line) P {
@@ -123,6 +126,7 @@ struct alignas(k_cache_line) P {
   // Under the scheduler's lock.
   list_links<P> idle_links;
   bool off = false;  // retired, and nobody holds it any more
+  p_usage usage;
   struct {
     std::uint64_t slices = 0, calls = 0, turns = 0;
     os::nanos slice_since = 0, call_since = 0;

@@ -67,7 +67,7 @@ bool scheduler::look_at_pause(os::nanos now) {
         idle_ps_.remove(&p);
         // relaxed: a submitter that still sees the old number finds none under the lock.
         idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
-        p.off = true;
+        turn_off_locked(p);
       }
       if (p.off) continue;
       all_rest = false;

@@ -52,6 +52,23 @@ void describe_fiber(printer& out, const fiber* f) {
   print_name(out, *reinterpret_cast<const G*>(address));
 }
 
+// While one exists the calling thread counts as inside the gate: it may sleep until somebody
+// answers, and that is no stall to be reported in the middle of a report.
+class quiet_sleep {
+ public:
+  quiet_sleep() : m_(current_m()) { change(1); }
+  ~quiet_sleep() { change(static_cast<std::uint32_t>(-1)); }
+  quiet_sleep(const quiet_sleep&) = delete;
+  quiet_sleep& operator=(const quiet_sleep&) = delete;
+
+ private:
+  // relaxed: only this thread writes it, and nothing of the P is touched; release: as in leave().
+  void change(std::uint32_t by) {
+    if (m_ != nullptr) m_->depth.store(m_->depth.load(relaxed) + by, release);
+  }
+  M* const m_;
+};
+
 constexpr os::nanos k_patience_with_recorder = 1'000'000'000;
 
 // A trace of the process that ends now shows what led to it.
@@ -73,13 +90,19 @@ void print_context(printer& out) {
 
 // What a fatal report ends with.
 void end_report(printer& out) {
+  const quiet_sleep quiet;
   print_context(out);
   out.flush();
   save_trace();
 }
 
-// The stack of the one that faulted was shown.
-void end_fault_report(printer& out) {
+// The stack of the one that faulted was shown, as far as that needs no tables: now with names.
+void end_fault_report(printer& out, const os::signal_event& event) {
+  const quiet_sleep quiet;
+  if (traceback() != traceback_level::none && current_g() != nullptr) {
+    out << '\n';
+    print_faulting(out, event);
+  }
   if (shows_all()) {
     out << '\n';
     print_goroutines(out, report_scope::others);
@@ -100,6 +123,7 @@ std::terminate_handler g_earlier_terminate = nullptr;
     print_name(out, *g);
     out << '\n';
     out.flush();
+    const quiet_sleep quiet;
     print_context(out);
   }
   save_trace();
@@ -137,7 +161,6 @@ void install_reports() {
     install_fault_reporter();
     set_fiber_describer(describe_fiber);
     set_fault_epilogue(end_fault_report);
-    os::set_place_namer(print_source_place);
     set_report_context(end_report);
     g_earlier_terminate = std::set_terminate(on_terminate);
     // Who has a handler of its own, or wants to be left alone, keeps what it has.

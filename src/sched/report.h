@@ -8,6 +8,7 @@
 #include "base/print.h"
 #include "goroutine/g.h"
 #include "os/clock.h"
+#include "os/signal.h"
 
 namespace magpie::rt {
 
@@ -50,8 +51,8 @@ void dump_on_request(dump_target);
 void print_stack(printer&, const std::uintptr_t* frames, std::size_t count, const void* spawn_site,
                  std::uint64_t parent);
 
-// " at /src/server.cpp:41", or nothing. While the process ends.
-void print_source_place(printer&, std::uintptr_t inside);
+// The calling goroutine as it was when it faulted. As print_goroutines().
+void print_faulting(printer&, const os::signal_event&);
 
 // ---- Written here, for those above ------------------------------------------------------------
 

@@ -39,10 +39,11 @@ int scheduler::resize(int count) {
       p->retired.store(i >= count, relaxed);  // relaxed: looked at again at every turn
       if (i >= count && idle_ps_.contains(p)) {
         idle_ps_.remove(p);
-        p->off = true;
+        turn_off_locked(*p);
         ps_[0]->timers.absorb(p->timers);
       } else if (i < count && p->off) {
         p->off = false;
+        p->usage.become(p_usage::use::idle);
         idle_ps_.push_back(p);
       }
     }
@@ -61,7 +62,12 @@ void scheduler::rest_retired_locked(P* p) {
   goroutine_queue rest;
   p->queue.drain_into(rest);
   global_.push_all(rest);
-  p->off = true;
+  turn_off_locked(*p);
+}
+
+void scheduler::turn_off_locked(P& p) {
+  p.off = true;
+  p.usage.become(p_usage::use::off);
 }
 
 // The holder gives up a P that is not to be used any more.
@@ -79,7 +85,7 @@ void scheduler::retire_p(M& m) {
     }
     release_p(m);
     if (p->retired.load(relaxed)) {  // relaxed: written under the lock
-      p->off = true;
+      turn_off_locked(*p);
     } else {
       put_idle_locked(p);  // wanted again meanwhile
     }

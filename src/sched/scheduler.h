@@ -44,6 +44,7 @@ inline constexpr os::nanos k_timer_slack = 200'000;
 inline constexpr os::nanos k_short_timer_slack = 20'000;
 inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
+class printer;
 class wake_list;
 class snapshot;
 struct meters;
@@ -428,10 +429,13 @@ class scheduler final : private trace::source {
 
   // meters.cpp
   void read_ps(meters&) const;
+  void read_usage_locked(meters&) const;
   void share_out(meters&) const;
 
   // schedtrace.cpp
   void print_trace_line(os::nanos now);
+  void print_ps_locked(printer& out) const;
+  void print_ms_locked(printer& out) const;
 
   // spawn.cpp
   void bind_stack(M& m, G* g);
@@ -488,6 +492,7 @@ class scheduler final : private trace::source {
   int resize(int count);
   void retire_p(M& m);
   void rest_retired_locked(P* p);
+  static void turn_off_locked(P& p);
 
   // pause.cpp
   friend class world;
@@ -526,6 +531,7 @@ class scheduler final : private trace::source {
   // All below under lock_.
   global_queue global_;  // but for its length
   intrusive_list<P, &P::idle_links> idle_ps_;
+  intrusive_list<M, &M::all_links> all_ms_;
   intrusive_list<M, &M::idle_links> idle_ms_;
   intrusive_list<M, &M::orphan_links> orphans_;
   stall_log stalls_;
@@ -538,6 +544,7 @@ class scheduler final : private trace::source {
   std::uint64_t readied_outside_ = 0;
   std::uint64_t hand_offs_ = 0;
   std::uint64_t retakes_ = 0;
+  mutable std::uint64_t user_ticks_shown_ = 0;  // by read_usage_locked(), so far
   std::uint64_t calls_ended_outside_ = 0;  // of blocking(), by an M that lost its P meanwhile
   std::size_t locked_sleepers_ = 0;  // Ms that wait for the turn of the goroutine they belong to
   M* timekeeper_ = nullptr;

@@ -24,7 +24,8 @@ static_assert(atomic<dump_target>::is_always_lock_free);
 struct {
   atomic<void (*)(void*)> job{nullptr};
   void* argument = nullptr;
-  os::futex_word done{0};
+  atomic<std::uint32_t> asked{0};
+  os::futex_word done{0};  // so many
 } g_question;
 
 void poke() {
@@ -40,7 +41,7 @@ void service_main(void*) {
     if (g_dump_wanted.exchange(false, relaxed)) dump_on_request(g_target.load(relaxed));
     if (auto* const job = g_question.job.exchange(nullptr, acquire)) {
       job(g_question.argument);
-      g_question.done.store(1, release);  // pairs with ask_service()
+      g_question.done.fetch_add(1, release);  // pairs with ask_service()
       os::futex_wake(&g_question.done, 1);
     }
     os::futex_wait(g_word, seen);
@@ -80,15 +81,17 @@ void request_dump(dump_target target) {
 
 bool ask_service(void (*job)(void*), void* argument, os::nanos patience) {
   if (service_threads() == 0) return false;
+  const std::uint32_t done = g_question.asked.fetch_add(1, relaxed);  // relaxed: a number
   g_question.argument = argument;
   g_question.job.store(job, release);  // pairs with the exchange in service_main()
   poke();
   const os::nanos end = os::now() + patience;
-  while (g_question.done.load(acquire) == 0) {  // pairs with the store in service_main()
+  for (;;) {
+    const std::uint32_t so_far = g_question.done.load(acquire);  // pairs with service_main()
+    if (so_far > done) return true;
     if (os::now() > end) return false;
-    os::futex_wait(g_question.done, 0, end);
+    os::futex_wait(g_question.done, so_far, end);
   }
-  return true;
 }
 
 }  // namespace magpie::rt

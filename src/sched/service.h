@@ -19,7 +19,7 @@ int service_threads();
 void request_dump(dump_target);
 
 // Runs job(argument) on the service's thread. False: that did not happen in time, and may still.
-// Once, in a process that ends.
+// In a process that ends, by one thread at a time.
 bool ask_service(void (*job)(void*), void* argument, os::nanos patience);
 
 }  // namespace magpie::rt

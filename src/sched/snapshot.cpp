@@ -28,6 +28,7 @@
 #include "os/thread_view.h"
 #include "sched/arena.h"
 #include "sched/local.h"
+#include "sched/racy.h"
 #include "sched/scheduler.h"
 #include "sched/waiting.h"
 
@@ -45,18 +46,6 @@ constexpr os::nanos k_patience = 20'000'000;
 constexpr os::nanos k_dying_patience = 100'000'000;
 
 constexpr std::size_t k_longest_name = 128;
-
-#if defined(__clang__)
-#define MAGPIE_READS_RACILY __attribute__((noinline, no_sanitize("thread")))
-#else
-#define MAGPIE_READS_RACILY __attribute__((noinline, no_sanitize_thread))
-#endif
-
-// Of what its owner writes meanwhile: the caller finds out whether it can be used.
-template <class T>
-MAGPIE_READS_RACILY T racy(const T& from) {
-  return *const_cast<const volatile T*>(&from);
-}
 
 void pause(os::nanos time) {
   os::futex_word nobody{0};
@@ -187,26 +176,29 @@ scheduler::reading scheduler::read_pinned(const G& g, snapshot& out) const {
 
   const stack* const on = racy(g.fiber.stack);
   if (on != nullptr) {
-    context stands = out.caller_stands_;
-    if (state != goroutine_state::running) {
+    unwind_registers stands = out.caller_stands_;
+    const bool interrupted = is_caller && out.caller_was_interrupted_;
+    if (state != goroutine_state::running && !interrupted) {
       void* const before = racy(g.fiber.registers.program_counter);
-      stands = {racy(g.fiber.registers.stack_pointer), before,
-                racy(g.fiber.registers.frame_pointer)};
+      stands = registers_of(
+          {racy(g.fiber.registers.stack_pointer), before, racy(g.fiber.registers.frame_pointer)});
       if (before == nullptr || racy(g.fiber.registers.program_counter) != before) {
         return reading::moving;
       }
     }
     r.stack_low = reinterpret_cast<std::uintptr_t>(on->low);
     r.stack_high = reinterpret_cast<std::uintptr_t>(on->high);
-    r.stack_pointer = reinterpret_cast<std::uintptr_t>(stands.stack_pointer);
+    r.stack_pointer = stands.stack_pointer();
     r.view = stack_view::whole;
     stack_memory memory{r.stack_pointer, r.stack_high, nullptr};
-    if (r.stack_pointer < r.stack_low || r.stack_pointer >= r.stack_high) {
+    if (interrupted && r.stack_pointer < r.stack_low) {
+      memory.low = r.stack_low;  // an overflow: below is the guard, and nothing of the callers
+    } else if (r.stack_pointer < r.stack_low || r.stack_pointer >= r.stack_high) {
       memory.high = memory.low;  // of a handler, say: not to be walked
     }
-    // One that was stopped by a signal stands at an instruction, not after a call. To look one
-    // byte before it finds another line at most.
-    stack_walk walk(out.modules_, memory, registers_of(stands), false);
+    // Another one that was stopped by a signal stands at an instruction, not after a call. To look
+    // one byte before it finds another line at most.
+    stack_walk walk(out.modules_, memory, stands, interrupted);
     out.add_frames(r, walk);
   }
   if (state == goroutine_state::waiting) {
@@ -503,7 +495,15 @@ void snapshot::find_holders() {
 
 [[gnu::noinline]] void snapshot::take_caller() {
   caller_ = current_g();
-  caller_stands_ = calling_frame();
+  caller_stands_ = registers_of(calling_frame());
+  if (caller_ != nullptr) scheduler::home_of(caller_).read_pinned(*caller_, *this);
+}
+
+void snapshot::take_caller(const os::signal_event& event) {
+  caller_ = current_g();
+  caller_was_interrupted_ = true;
+  event.read_registers(caller_stands_.values, unwind_registers::k_count);
+  caller_stands_.program_counter = event.program_counter;
   if (caller_ != nullptr) scheduler::home_of(caller_).read_pinned(*caller_, *this);
 }
 
@@ -517,7 +517,7 @@ void snapshot::remove_caller() {
 [[gnu::noinline]] bool snapshot::take(caution how) {
   dying_ = how == caution::dying;
   caller_ = current_g();
-  caller_stands_ = calling_frame();
+  caller_stands_ = registers_of(calling_frame());
   if (!acquire_for(g_registry_lock, dying_)) return false;
   for (scheduler* s = g_runtimes; s != nullptr; s = s->next_runtime_) {
     s->take_snapshot(*this);

@@ -10,10 +10,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fiber/unwind.h"
 #include "goroutine/g.h"
 #include "os/clock.h"
 #include "os/mapped_list.h"
 #include "os/modules.h"
+#include "os/signal.h"
 #include "os/thread_view.h"
 
 namespace magpie::rt {
@@ -88,6 +90,8 @@ class snapshot {
   bool take(caution = caution::none);
   // The calling goroutine and nobody else; nothing on a plain thread. Waits for nobody.
   void take_caller();
+  // The same in a signal handler: as it was when it was interrupted. The stack may be full.
+  void take_caller(const os::signal_event&);
   void remove_caller();
 
   const os::mapped_list<goroutine_record>& goroutines() const { return goroutines_; }
@@ -104,7 +108,7 @@ class snapshot {
 
  private:
   friend class scheduler;
-  void add_frames(goroutine_record&, class stack_walk&);
+  void add_frames(goroutine_record&, stack_walk&);
   void find_holders();
 
   os::module_table modules_;
@@ -114,7 +118,8 @@ class snapshot {
   os::mapped_list<std::uintptr_t> frames_;
   os::mapped_list<char> names_;
   const G* caller_ = nullptr;
-  context caller_stands_{};
+  unwind_registers caller_stands_;
+  bool caller_was_interrupted_ = false;
   int runtime_ = 0;
   bool dying_ = false;
 };

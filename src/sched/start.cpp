@@ -207,6 +207,7 @@ void scheduler::start_m_thread(int id) {
 // For a new thread: the P it was wished for, unless somebody has taken it meanwhile.
 void scheduler::take_wish(M& m) {
   const os::lock_guard hold(lock_);
+  all_ms_.push_back(&m);
   if (wish_count_ == 0) {
     spare_is_coming_ = false;  // this is it
     return;
@@ -230,6 +231,8 @@ void scheduler::thread_main(void* raw) {
     if (m.p != nullptr) home.hand_off_p(home.release_p(m));
     home.close_to_preemption(m);
     set_current_m(nullptr);
+    const os::lock_guard hold(home.lock_);
+    home.all_ms_.remove(&m);
   }
   slot->known.wait();  // until the spawner has filled in the thread to be joined
   {

@@ -225,6 +225,14 @@ class [[nodiscard]] entry {
   // Others on this P get their turn first. Not on a plain thread.
   void yield() { m_ = m_->scheduler_.yield(m_); }
 
+  // The caller has waited for a mutex of some kind. A difference of ticks: the counters of two
+  // processors may be apart, and it be negative.
+  void note_mutex_wait(std::uint64_t ticks) {
+    if (m_ != nullptr && static_cast<std::int64_t>(ticks) > 0) {
+      m_->p->counters.mutex_wait.add(ticks);
+    }
+  }
+
   // See there. Not on a plain thread.
   void end_quick_call() { m_ = m_->scheduler_.end_quick_call(m_); }
 

@@ -7,15 +7,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "base/atomic.h"
 #include "os/mapped_file.h"
 #include "symbols/elf_file.h"
+#include "symbols/inline_table.h"
 
 namespace magpie::rt {
 
 code_names::~code_names() {
   for (const code_name& n : names_) std::free(n.demangled);
+  for (const inlined_name& i : inlined_) std::free(i.name.demangled);
   for (const auto file : files_) os::unmap_file(file);
 }
 
@@ -73,8 +76,76 @@ void code_names::look_up(const os::loaded_module& module, code_name* first, code
         const std::uint64_t start = n.address - n.module->bias - n.offset;
         const bool called_here = n.function != nullptr && hit.caller_address >= start;
         n.source = called_here ? hit.caller : hit.place;
+        n.exact = hit.place;
       },
       first);
+  const inline_table inlined({file.section(".debug_info"), file.section(".debug_abbrev"),
+                              file.section(".debug_str"), file.section(".debug_line_str"),
+                              file.section(".debug_str_offsets"), file.section(".debug_addr"),
+                              file.section(".debug_ranges"), file.section(".debug_rnglists")});
+  struct search {
+    code_names& self;
+    code_name* first;
+    const line_table& lines;
+  } mine{*this, first, lines};
+  inlined.find(
+      addresses.begin(), addresses.size(),
+      [](void* raw, std::size_t i, const inlined_call& call) {
+        const auto& [self, names, all_lines] = *static_cast<search*>(raw);
+        code_name& n = names[i];
+        inlined_name one;
+        one.name = n;
+        one.name.function = call.function;
+        one.outer = n.inlined;
+        one.call = all_lines.file(call.table, call.file);
+        one.call.line = call.line;
+        if (self.inlined_.add(one)) n.inlined = static_cast<std::uint32_t>(self.inlined_.size());
+      },
+      &mine);
+  for (code_name* n = first; n != last; ++n) {
+    if (n->inlined != 0) choose_shown(*n);
+  }
+}
+
+namespace {
+
+bool begins(const char* text, std::string_view with) {
+  return std::strncmp(text, with.data(), with.size()) == 0;
+}
+
+// One of ours, or a template of ours around a user's function.
+bool is_of_magpie(const char* function) {
+  return function != nullptr && (begins(function, "_ZN6magpie") || begins(function, "_ZNK6magpie"));
+}
+
+// See essence().
+bool begins_a_goroutine(const char* function) {
+  return function != nullptr && (begins(function, "_ZN6magpie6detail11call_inline") ||
+                                 begins(function, "_ZN6magpie6detail12call_on_heap"));
+}
+
+}  // namespace
+
+// Each of them stands where it calls the next inner one.
+void code_names::choose_shown(code_name& n) {
+  source_place at = n.exact;
+  inlined_name* outermost = nullptr;
+  for (std::uint32_t i = n.inlined; i != 0; i = inlined_[i - 1].outer) {
+    inlined_name& one = inlined_[i - 1];
+    one.name.source = std::exchange(at, one.call);
+    one.shown = !is_library_header(one.name.source);
+    if (one.shown) outermost = &one;
+  }
+  if (!is_library_header(at)) {
+    n.source = at;
+    if (!is_of_magpie(n.function)) return;
+    for (std::uint32_t i = n.inlined; i != 0; i = inlined_[i - 1].outer) {
+      inlined_[i - 1].shown = false;  // how we do it is of no interest
+    }
+  } else if (outermost != nullptr) {
+    n.is_wrapper = true;
+    if (begins_a_goroutine(n.function)) outermost->name.function = n.function;
+  }
 }
 
 namespace {
@@ -127,12 +198,16 @@ void shorten(char* text) {
 }  // namespace
 
 void code_names::demangle() {
-  for (code_name& n : names_) {
-    if (n.function == nullptr || std::strncmp(n.function, "_Z", 2) != 0) continue;
+  const auto demangle = [](code_name& n) {
+    if (n.function == nullptr || !begins(n.function, "_Z")) return;
     int status = 0;
     char* const text = abi::__cxa_demangle(n.function, nullptr, nullptr, &status);
     if (text != nullptr) shorten(text);
     std::atomic_ref(n.demangled).store(text, release);  // pairs with print_function()
+  };
+  for (code_name& n : names_) demangle(n);
+  for (inlined_name& i : inlined_) {
+    if (i.shown) demangle(i.name);
   }
 }
 

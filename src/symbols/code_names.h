@@ -3,9 +3,11 @@
 // Addresses are collected first and looked up together, in one pass over the tables of each
 // module: for a dump of a million goroutines as for a single stack no index is needed.
 //
-// Inlined functions go under the name of the one they are inlined in. If they come from a header of
-// ours or of the standard library, which is most often so, the line is the last one before in the
-// address order that does not: where the user's code calls them.
+// An address may belong to several functions, of which all but one were inlined. Those that come
+// from a header of ours or of the standard library, which is most often so, are not shown: the line
+// is the one where the user's code calls them. By .debug_info; without it, inlined functions go
+// under the name of the one they are inlined in, and the line is the last one before in the address
+// order that is not of such a header.
 //
 // No heap and no lock but the dynamic linker's, unless names are to be demangled.
 #pragma once
@@ -29,6 +31,11 @@ struct code_name {
   source_place source;
   const os::loaded_module* module = nullptr;  // null: in none
   char* demangled = nullptr;                  // of `function`; null: as it is
+
+  source_place exact;         // of the instruction itself, in whatever header it is
+  std::uint32_t inlined = 0;  // the innermost one, counted from 1; 0: none
+  // Nothing in it comes from a user's file but what was inlined.
+  bool is_wrapper = false;
 };
 
 class code_names {
@@ -61,11 +68,39 @@ class code_names {
   // Null: it was not asked for.
   const code_name* find(std::uintptr_t inside) const;
 
+  // The innermost function that the address belongs to and that is to be shown. Null: as find().
+  const code_name* find_shown(std::uintptr_t inside) const {
+    const code_name* first = nullptr;
+    for_each(inside, [&first](const code_name& n) { first = first != nullptr ? first : &n; });
+    return first;
+  }
+
+  // visit(name) for each function that the address belongs to and that is to be shown, innermost
+  // first.
+  template <class Visit>
+  void for_each(std::uintptr_t inside, Visit visit) const {
+    const code_name* const n = find(inside);
+    if (n == nullptr) return;
+    for (std::uint32_t i = n->inlined; i != 0; i = inlined_[i - 1].outer) {
+      if (inlined_[i - 1].shown) visit(inlined_[i - 1].name);
+    }
+    if (!n->is_wrapper) visit(*n);
+  }
+
  private:
   void sort();
   void look_up(const os::loaded_module&, code_name* first, code_name* last);
+  void choose_shown(code_name&);
+
+  struct inlined_name {
+    code_name name;
+    std::uint32_t outer = 0;  // as code_name::inlined
+    source_place call;        // where it is called
+    bool shown = false;
+  };
 
   os::module_table modules_;
+  os::mapped_list<inlined_name> inlined_;
   os::mapped_list<code_name> names_;
   os::mapped_list<std::span<const std::byte>> files_;
 };

@@ -172,7 +172,8 @@ bool goes_through(const char* path, const char* folders) {
   return false;
 }
 
-// Of magpie, or of the standard library.
+}  // namespace
+
 bool is_library_header(const source_place& place) {
   if (place.file == nullptr) return true;
   for (const char* const part : {place.directory, place.file}) {
@@ -182,6 +183,8 @@ bool is_library_header(const source_place& place) {
   }
   return false;
 }
+
+namespace {
 
 // ---- Rows -------------------------------------------------------------------------------------
 
@@ -325,6 +328,13 @@ class row_finder {
 };
 
 }  // namespace
+
+source_place line_table::file(std::uint64_t offset, std::uint64_t number) const {
+  byte_reader all(sections_.line);
+  all.skip(offset);
+  unit u;
+  return read_unit(all, sections_, u) ? name_file(u, number) : source_place{};
+}
 
 void line_table::find(const std::uint64_t* addresses, std::size_t count, on_found found,
                       void* context) const {

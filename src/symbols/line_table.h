@@ -20,6 +20,9 @@ struct source_place {
   std::uint32_t line = 0;
 };
 
+// Of magpie, or of the standard library; or not known.
+bool is_library_header(const source_place&);
+
 // Finds the places of many addresses in one go, for which no index is needed: they are in rising
 // order, and found(i, place) is called for those that are in the table. Bytes may be anything.
 class line_table {
@@ -35,6 +38,9 @@ class line_table {
   };
   using on_found = void (*)(void* context, std::size_t index, const hit&);
   void find(const std::uint64_t* addresses, std::size_t count, on_found, void* context) const;
+
+  // The file with that number in the part of the table that begins at `offset`. Without a line.
+  source_place file(std::uint64_t offset, std::uint64_t number) const;
 
  private:
   const line_sections sections_;

@@ -46,7 +46,7 @@ constexpr std::uint32_t k_give = 8;
 
 struct mutex::waiting : waiter {
   wait_node node{*this};
-  std::uint64_t since = 0;  // ticks; over all attempts
+  std::uint64_t since = 0;  // ticks; over all attempts. Once woken: for how long
   bool in_vain = false;     // was woken before, and found it locked
   bool given = false;       // it is ours
 
@@ -70,7 +70,10 @@ bool mutex::lock_slow(time_point deadline) {
   std::uint64_t since = 0;
   bool on_the_way = false;
   for (;;) {
-    if (spin_for_it(inside.m(), on_the_way)) return true;
+    if (spin_for_it(inside.m(), on_the_way)) {
+      if (since != 0) inside.note_mutex_wait(os::ticks() - since);
+      return true;
+    }
     const bool timed = deadline != never;
     const bool time_is_up = timed && os::now() >= to_nanos(deadline);
     waiting me;
@@ -82,8 +85,11 @@ bool mutex::lock_slow(time_point deadline) {
 
     object_guard held(lock_);
     const std::uint32_t give = me.in_vain ? k_give : 0;
-    if (take_or_stay(on_the_way, time_is_up ? 0 : k_waiting | give)) return true;
-    if (time_is_up) return false;
+    const bool taken = take_or_stay(on_the_way, time_is_up ? 0 : k_waiting | give);
+    if (taken || time_is_up) {
+      if (me.in_vain) inside.note_mutex_wait(os::ticks() - since);
+      return taken;
+    }
     if (me.in_vain) {
       push_front(waiting_, me.node);
     } else {
@@ -94,9 +100,13 @@ bool mutex::lock_slow(time_point deadline) {
       inside.block(me, wait_reason::mutex_lock, held);
     } else if (!inside.block_until(me, wait_reason::mutex_lock, held, to_nanos(deadline))) {
       give_up(me);
+      inside.note_mutex_wait(os::ticks() - since);
       return false;
     }
-    if (me.given) return true;
+    if (me.given) {
+      inside.note_mutex_wait(me.since);
+      return true;
+    }
     on_the_way = true;
   }
 }
@@ -195,7 +205,8 @@ bool mutex::unlock_from(M* m) {
       continue;
     }
     waiting& next = waiting::of(*node);
-    const bool starved = os::ticks() - next.since > patience();
+    next.since = os::ticks() - next.since;
+    const bool starved = next.since > patience();
     next.given = starved || next.in_vain;
     // Not given: it is free from here on. `next` is on its way, and the mutex stays until then.
     if (next.given) {

@@ -103,7 +103,7 @@ bool spin(const M* m, const atomic<std::uint32_t>& state, std::uint32_t vain, At
 
 struct shared_mutex::waiting : waiter {
   wait_node node{*this};
-  std::uint64_t since = 0;  // ticks; over all attempts
+  std::uint64_t since = 0;  // ticks; over all attempts. Once woken: for how long
   bool in_vain = false;     // was woken before, and found it locked
   bool given = false;       // it is ours
 
@@ -118,7 +118,8 @@ struct shared_mutex::settlement {
   // True: it has waited for too long, and has the lock when it wakes up.
   bool let_in(wait_node& n, std::uint64_t time) {
     waiting& w = waiting::of(n);
-    w.given = time - w.since > patience();
+    w.since = time - w.since;
+    w.given = w.since > patience();
     woken.add(w);
     return w.given;
   }
@@ -266,6 +267,7 @@ bool shared_mutex::wait_in(detail::wait_list& list, waiting& me, entry& inside, 
     return true;
   }
   if (inside.block_until(me, why, held, to_nanos(deadline))) return true;
+  inside.note_mutex_wait(os::ticks() - me.since);
   settlement now;
   {
     const object_guard again(lock_);
@@ -284,25 +286,36 @@ bool shared_mutex::lock_slow(time_point deadline) {
   std::uint64_t since = 0;
   for (;;) {
     if (spin(inside.m(), state_, k_vain, [this] { return take_if_free(); })) {
-      if (since != 0) mark_queue();
+      if (since == 0) return true;
+      mark_queue();
+      inside.note_mutex_wait(os::ticks() - since);
       return true;
     }
     const bool time_is_up = since != 0 && deadline != never && os::now() >= to_nanos(deadline);
     object_guard held(lock_);
     const std::uint32_t found = take_or_stay(time_is_up ? 0 : k_queued);
-    if (found == 0) return true;
+    if (found == 0) {
+      if (since != 0) inside.note_mutex_wait(os::ticks() - since);
+      return true;
+    }
     if ((found & k_slots) != 0) {
       held.unlock();
       gather_readers(inside.m());
       continue;
     }
-    if (time_is_up) return false;
+    if (time_is_up) {
+      inside.note_mutex_wait(os::ticks() - since);
+      return false;
+    }
     waiting me;
     me.in_vain = since != 0;
     me.since = since != 0 ? since : os::ticks();
     since = me.since;
     if (!wait_in(writers_, me, inside, held, deadline)) return false;
-    if (me.given) return true;
+    if (me.given) {
+      inside.note_mutex_wait(me.since);
+      return true;
+    }
   }
 }
 
@@ -442,14 +455,20 @@ bool shared_mutex::lock_shared_slow(time_point deadline) {
     const bool time_is_up = since != 0 && deadline != never && os::now() >= to_nanos(deadline);
     object_guard held(lock_);
     const std::uint32_t bars = k_writer | k_gathering | (since == 0 ? k_queued : 0);
-    if (take_place() || count_or_stay(bars, time_is_up ? 0 : k_queued)) return true;
-    if (time_is_up) return false;
+    const bool taken = take_place() || count_or_stay(bars, time_is_up ? 0 : k_queued);
+    if (taken || time_is_up) {
+      if (since != 0) inside.note_mutex_wait(os::ticks() - since);
+      return taken;
+    }
     waiting me;
     me.in_vain = since != 0;
     me.since = since != 0 ? since : os::ticks();
     since = me.since;
     if (!wait_in(readers_, me, inside, held, deadline)) return false;
-    if (me.given) return true;
+    if (me.given) {
+      inside.note_mutex_wait(me.since);
+      return true;
+    }
   }
 }
 

@@ -1,10 +1,13 @@
 // Goroutines that end the process, each in the way its argument says.
 
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <stdexcept>
@@ -41,7 +44,26 @@ extern "C" [[gnu::noinline]] void block_somewhere() {
   asm volatile("");
 }
 
+[[gnu::noinline]] void write_to(volatile int* place) { *place = 1; }
+
+[[gnu::noinline]] void receive_from(channel<int>& c) {
+  c.receive();
+  asm volatile("");
+}
+
 namespace {
+
+// Asks for a dump, as `magpie dump` does, to a pipe that is full and that nobody reads.
+void keep_service_busy() {
+  int ends[2];
+  if (pipe(ends) != 0) std::abort();
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  const char block[4096] = {};
+  while (write(ends[1], block, sizeof block) > 0) continue;
+  constexpr int k_dump_here = 0x6d616700;
+  sigqueue(getpid(), SIGQUIT, {.sival_int = k_dump_here + ends[1]});
+  usleep(100'000);  // it gets there in that time, or the names are as they always are
+}
 
 void wait_for_ever() {
   for (;;) this_goroutine::yield();
@@ -134,6 +156,20 @@ int main(int, char** arguments) {
     run([] {
       go({.name = "digger", .stack_size = 128 * 1024}, [] { recurse(0); });
       wait_for_ever();
+    });
+  }
+  if (way == "overflow_alone") {
+    run([] {
+      keep_service_busy();
+      go({.name = "digger", .stack_size = 128 * 1024}, [] { recurse(0); });
+      wait_for_ever();
+    });
+  }
+  if (way == "null_pointer") {
+    run([] {
+      channel<int> nobody_sends;
+      go({.name = "careless"}, [] { write_to(reinterpret_cast<volatile int*>(16)); });
+      receive_from(nobody_sends);
     });
   }
   if (way == "overflow_inline") {

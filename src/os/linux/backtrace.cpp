@@ -13,8 +13,6 @@ namespace {
 constexpr std::size_t k_innermost = 32;
 constexpr std::size_t k_outermost = 8;
 
-atomic<place_namer> g_place_namer{nullptr};
-
 // `inside` is an address within the instruction. For a call that is not `pc`, which it returns to:
 // when nothing follows the call, `pc` belongs to the next function.
 void print_place(printer& out, std::uintptr_t pc, std::uintptr_t inside) {
@@ -29,8 +27,6 @@ void print_place(printer& out, std::uintptr_t pc, std::uintptr_t inside) {
     const auto base = reinterpret_cast<std::uintptr_t>(info.dli_fbase);
     out << " (" << info.dli_fname << '+' << hex{pc - base} << ')';
   }
-  // acquire pairs with the release in set_place_namer.
-  if (const place_namer name = g_place_namer.load(acquire)) name(out, inside);
 }
 
 // Keeps both ends of a stack of any depth. Equal neighbours, which is what a recursion looks
@@ -128,10 +124,6 @@ void walk_frame_pointers(frame_collector& frames, std::uintptr_t pc, std::uintpt
 }
 
 }  // namespace
-
-void set_place_namer(place_namer namer) {
-  g_place_namer.store(namer, release);  // pairs with the acquire in print_place
-}
 
 void prepare_backtraces() {
   frame_collector frames;

@@ -188,6 +188,187 @@ TEST(Metrics, PendingTimersAndWaitersForDescriptorsAreCounted) {
   });
 }
 
+constexpr const char* k_mutex_wait = "/sync/mutex/wait/total:seconds";
+
+double seconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+// Two clocks, of which one was compared with the other for a millisecond.
+constexpr double k_same_rate = 0.99;
+
+// `lock` is held by the caller, who waits for so long with it while another goroutine wants it.
+template <class Acquire, class Release>
+void expect_wait_is_counted(Acquire acquire, Release release) {
+  constexpr auto k_held = 30ms;
+  const double before = read_map()[k_mutex_wait];
+  std::atomic<double> longest{0};
+  wait_group other;
+  other.go([&] {
+    const auto begin = std::chrono::steady_clock::now();
+    acquire();
+    longest = seconds(std::chrono::steady_clock::now() - begin);
+  });
+  wait_until([] { return read_map()[k_waiting] == 1; });
+  this_goroutine::sleep_for(k_held);
+  release();
+  other.wait();
+  const double waited = read_map()[k_mutex_wait] - before;
+  EXPECT_GE(waited, seconds(k_held) * k_same_rate);
+  EXPECT_LE(waited * k_same_rate, longest);
+}
+
+TEST(Metrics, TimeInTheQueueOfAMutexIsCounted) {
+  runtime r({.procs = 2});
+  r.run([] {
+    mutex m;
+    m.lock();
+    expect_wait_is_counted([&] { m.lock(); }, [&] { m.unlock(); });
+    expect_wait_is_counted([&] { EXPECT_TRUE(m.try_lock_for(1h)); }, [&] { m.unlock(); });
+    m.unlock();
+  });
+}
+
+TEST(Metrics, TimeInTheQueuesOfASharedMutexIsCounted) {
+  runtime r({.procs = 2});
+  r.run([] {
+    shared_mutex m;
+    m.lock();
+    expect_wait_is_counted([&] { m.lock(); }, [&] { m.unlock(); });
+    expect_wait_is_counted([&] { m.lock_shared(); }, [&] { m.unlock(); });
+    expect_wait_is_counted([&] { m.lock(); }, [&] { m.unlock_shared(); });
+    expect_wait_is_counted([&] { EXPECT_TRUE(m.try_lock_shared_for(1h)); }, [&] { m.unlock(); });
+    m.unlock_shared();
+  });
+}
+
+TEST(Metrics, WaitsForAMutexThatEndInVainAreCounted) {
+  runtime r({.procs = 2});
+  r.run([] {
+    mutex m;
+    shared_mutex s;
+    m.lock();
+    s.lock();
+    const auto begin = std::chrono::steady_clock::now();
+    wait_group all;
+    all.go([&] { EXPECT_FALSE(m.try_lock_for(10ms)); });
+    all.go([&] { EXPECT_FALSE(s.try_lock_for(10ms)); });
+    all.go([&] { EXPECT_FALSE(s.try_lock_shared_for(10ms)); });
+    all.wait();
+    const double elapsed = seconds(std::chrono::steady_clock::now() - begin);
+    const double waited = read_map()[k_mutex_wait];
+    EXPECT_GT(waited, 0);
+    EXPECT_LE(waited * k_same_rate, 3 * elapsed);
+    m.unlock();
+    s.unlock();
+  });
+}
+
+// Whoever wakes it: also a thread that is not the runtime's.
+TEST(Metrics, WaitsOfGoroutinesForPlainThreadsAreCounted) {
+  runtime r({.procs = 2});
+  r.run([] {
+    mutex m;
+    std::atomic<int> step{0};
+    std::thread holder([&] {
+      m.lock();
+      step = 1;
+      while (step != 2) std::this_thread::sleep_for(1ms);
+      m.unlock();
+    });
+    wait_until([&] { return step == 1; });
+    expect_wait_is_counted([&] { m.lock(); }, [&] { step = 2; });
+    holder.join();
+    m.unlock();
+  });
+}
+
+TEST(Metrics, OtherWaitsAreNotThoseForAMutex) {
+  runtime r({.procs = 2});
+  r.run([] {
+    mutex m;
+    m.lock();
+    std::thread outside([&] {  // nor those of plain threads
+      m.lock();
+      m.unlock();
+    });
+    channel<int> never_sent(0);
+    int got = 0;
+    EXPECT_EQ(never_sent.receive_for(got, 5ms), channel_result::would_block);
+    m.unlock();
+    outside.join();
+    EXPECT_EQ(read_map()[k_mutex_wait], 0);
+  });
+}
+
+constexpr const char* k_user = "/cpu/classes/user:cpu-seconds";
+constexpr const char* k_searching = "/cpu/classes/magpie/searching:cpu-seconds";
+constexpr const char* k_idle = "/cpu/classes/idle:cpu-seconds";
+constexpr const char* k_total = "/cpu/classes/total:cpu-seconds";
+
+TEST(Metrics, TimeOfThePsAddsUpAndOnlyGrows) {
+  runtime r({.procs = 4});
+  r.run([] {
+    std::atomic<bool> over{false};
+    wait_group movers;
+    for (int i = 0; i < 3; ++i) {
+      movers.go([&] {
+        while (!over) {
+          async([] { this_goroutine::yield(); }).get();
+          this_goroutine::sleep_for(20us);
+          blocking([] {});
+        }
+      });
+    }
+    auto before = read_map();
+    for (int i = 0; i < 300; ++i) {
+      set_procs(1 + i % 4);
+      auto now = read_map();
+      EXPECT_NEAR(now.at(k_user) + now.at(k_searching) + now.at(k_idle), now.at(k_total), 1e-8);
+      for (const char* const name : {k_user, k_searching, k_idle, k_total}) {
+        EXPECT_GE(now.at(name), before.at(name)) << name;
+      }
+      before = std::move(now);
+      this_goroutine::yield();
+    }
+    over = true;
+    movers.wait();
+  });
+}
+
+TEST(Metrics, EveryPHasTheTimeThatPasses) {
+  constexpr int k_procs = 3;
+  runtime r({.procs = k_procs});
+  r.run([] {
+    using clock = std::chrono::steady_clock;
+    const auto outer_begin = clock::now();
+    const double before = read_map()[k_total];
+    const auto inner_begin = clock::now();
+    this_goroutine::sleep_for(20ms);
+    const auto inner_end = clock::now();
+    const double passed = read_map()[k_total] - before;
+    const auto outer_end = clock::now();
+    EXPECT_GE(passed, k_procs * seconds(inner_end - inner_begin) * k_same_rate);
+    EXPECT_LE(passed * k_same_rate, k_procs * seconds(outer_end - outer_begin));
+  });
+}
+
+TEST(Metrics, TheOnlyPIsIdleWhileAllSleepAndNotWhileOneComputes) {
+  runtime r({.procs = 1, .preempt = false});
+  r.run([] {
+    const auto before = read_map();
+    const auto begin = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begin < 20ms) {
+    }
+    const auto computed = read_map();
+    const auto spent_on = [&](const char* use) { return computed.at(use) - before.at(use); };
+    EXPECT_GE(spent_on(k_total), seconds(20ms) * k_same_rate);
+    EXPECT_LT(spent_on(k_idle), spent_on(k_user) / 10);
+    this_goroutine::sleep_for(20ms);
+    EXPECT_GT(read_map().at(k_idle), computed.at(k_idle));
+  });
+}
+
 TEST(Metrics, AreThoseOfTheCallersRuntime) {
   runtime r({.procs = 3});
   EXPECT_EQ(r.run([] { return read_map()["/sched/gomaxprocs:threads"]; }), 3);
@@ -224,6 +405,9 @@ TEST(Prometheus, TextIsWellFormed) {
   EXPECT_EQ(all.types.at("go_threads"), "gauge");
   EXPECT_EQ(all.types.at("go_sched_latencies_seconds"), "histogram");
   EXPECT_EQ(all.types.at("magpie_steals_total"), "counter");
+  EXPECT_EQ(all.types.at("go_sync_mutex_wait_total_seconds_total"), "counter");
+  EXPECT_EQ(all.types.at("go_cpu_classes_idle_cpu_seconds_total"), "counter");
+  EXPECT_GT(all.values.at("go_cpu_classes_total_cpu_seconds_total"), 0);
   EXPECT_EQ(all.values.at("go_sched_gomaxprocs_threads"), 2);
   EXPECT_EQ(all.values.at("go_goroutines"), 1);
   EXPECT_GE(all.values.at("go_sched_latencies_seconds_count"), 1);

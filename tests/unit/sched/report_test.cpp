@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <regex>
+#include <sstream>
+#include <string>
+
 #include "support/subprocess.h"
 
 namespace magpie::rt {
@@ -44,6 +48,49 @@ TEST(Report, OverflowNamesTheGoroutineAndItsStackSize) {
   EXPECT_EQ(end.signal, SIGSEGV) << end.output;
   EXPECT_THAT(end.output, ContainsRegex("stack overflow in goroutine [0-9]+ \"digger\": its stack "
                                         "of 128 KiB is full"));
+}
+
+TEST(Report, OverflowShowsFunctionsWithTheirLinesAndARecursionOnce) {
+  const program_end end = run_goroutines("overflow");
+  EXPECT_EQ(end.signal, SIGSEGV) << end.output;
+  EXPECT_THAT(end.output,
+              ContainsRegex("\n\ngoroutine [0-9]+ \\[running\\] \"digger\":\n"
+                            "recurse\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
+                            "recurse\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
+                            "\\.\\.\\.[0-9]+ frames elided\\.\\.\\.\n"
+                            "main::.*\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
+                            "created by main::.* in goroutine 1\n\t/"));
+  EXPECT_LT(end.output.find("spawn_options::stack_size"), end.output.find("[running]"))
+      << "what needs no tables comes first";
+}
+
+// Names are looked up by the one who faulted; only to make them readable takes another thread.
+TEST(Report, OverflowDoesNotWaitForASilentServiceForLong) {
+  const program_end end = run_goroutines("overflow_alone");
+  EXPECT_EQ(end.signal, SIGSEGV) << end.output;
+  EXPECT_THAT(end.output, ContainsRegex("\nrecurse\n\t.*/goroutines.cpp:[0-9]+ "));
+  EXPECT_THAT(end.output, ContainsRegex("\ncreated by .*main.* in goroutine 1\n"));
+  EXPECT_THAT(end.output, Not(HasSubstr("blocks its thread"))) << "it does, but on purpose";
+}
+
+TEST(Report, NamesAfterAFaultCanBeLeftOut) {
+  const program_end end = run_goroutines("overflow", {"MAGPIE_TRACEBACK=none"});
+  EXPECT_EQ(end.signal, SIGSEGV) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("spawn_options::stack_size"));
+  EXPECT_THAT(end.output, Not(HasSubstr("[running]")));
+}
+
+TEST(Report, FaultWithAllGoroutinesShowsTheFaultingOneFirst) {
+  const program_end end = run_goroutines("null_pointer", {"MAGPIE_TRACEBACK=all"});
+  EXPECT_EQ(end.signal, SIGSEGV) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("magpie: invalid memory access at address 0x10 in goroutine"));
+  EXPECT_THAT(end.output, ContainsRegex("\n\ngoroutine [0-9]+ \\[running\\] \"careless\":\n"
+                                        "write_to\\(int volatile\\*\\)\n\t.*/goroutines.cpp:"));
+  const std::size_t others = end.output.find("\n\ngoroutine 1 [chan receive]");
+  EXPECT_LT(end.output.find("\"careless\":\n"), others);
+  ASSERT_NE(others, std::string::npos) << end.output;
+  EXPECT_THAT(end.output.substr(others), HasSubstr("receive_from(magpie::channel<int>&)\n\t"))
+      << "names of a second list are those from the source, too";
 }
 
 TEST(Report, OverflowOfAChildThatRunsOnItsParentsStackNamesTheChild) {
@@ -148,11 +195,38 @@ TEST(Settings, SchedtracePrintsLinesInGosFormat) {
                     "runqueue=[0-9]+ \\[ [0-9]+ [0-9]+ \\] schedticks=\\[ [0-9]+ [0-9]+ \\]"));
 }
 
-TEST(Settings, ScheddetailAddsALineForEachP) {
+// Every line of a whole report, as in Go's.
+TEST(Settings, ScheddetailAddsALineForEachPAndM) {
   const program_end end =
       run_goroutines("trace", {"MAGPIE_DEBUG=schedtrace=10,scheddetail=1", "MAGPIE_PROCS=2"});
-  EXPECT_THAT(end.output,
-              ContainsRegex("  P1: status=[01] schedtick=[0-9]+ syscalltick=[0-9]+ m="));
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  const std::regex head(
+      "SCHED [0-9]+ms: gomaxprocs=2 idleprocs=[0-9]+ threads=[0-9]+ spinningthreads=[0-9]+ "
+      "needspinning=[01] idlethreads=[0-9]+ runqueue=[0-9]+ gcwaiting=false nmidlelocked=[0-9]+ "
+      "stopwait=0 sysmonwait=false");
+  const std::regex p(
+      "  P[01]: status=[012] schedtick=[0-9]+ syscalltick=[0-9]+ m=([0-9]+|nil) runqsize=[0-9]+ "
+      "gfreecnt=0 timerslen=[0-9]+");
+  const std::regex m(
+      "  M[0-9]+: p=([0-9]+|nil) curg=([0-9]+|nil) mallocing=0 throwing=0 preemptoff= locks=[0-9]+ "
+      "dying=0 spinning=(true|false) blocked=(true|false) lockedg=([0-9]+|nil)");
+  std::istringstream lines(end.output);
+  std::size_t heads = 0, ps = 0, ms = 0;
+  bool runs_one = false, waits = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool is_m = std::regex_match(line, m);
+    heads += std::regex_match(line, head) ? 1 : 0;
+    ps += std::regex_match(line, p) ? 1 : 0;
+    ms += is_m ? 1 : 0;
+    EXPECT_TRUE(is_m || std::regex_match(line, p) || std::regex_match(line, head)) << line;
+    runs_one |= is_m && line.find("curg=1 ") != std::string::npos;
+    waits |= is_m && line.find("blocked=true") != std::string::npos;
+  }
+  EXPECT_GE(heads, 1u);
+  EXPECT_EQ(ps, 2 * heads);
+  EXPECT_GE(ms, 1u);
+  EXPECT_TRUE(runs_one) << end.output;
+  EXPECT_TRUE(waits) << end.output;
 }
 
 // The thread that watches the timers is not one that nobody needs.

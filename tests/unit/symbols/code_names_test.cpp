@@ -6,15 +6,16 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
-#include <utility>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
-#include "symbols/elf_file.h"
-#include "symbols/line_table.h"
 #include "os/mapped_file.h"
 #include "support/printed.h"
+#include "symbols/elf_file.h"
+#include "symbols/inline_table.h"
+#include "symbols/line_table.h"
 
 namespace magpie::rt {
 namespace {
@@ -80,6 +81,16 @@ std::size_t read_all(std::span<const std::byte> bytes) {
             std::strlen(hit.place.file != nullptr ? hit.place.file : "");
       },
       &found);
+  const inline_table inlined({file.section(".debug_info"), file.section(".debug_abbrev"),
+                              file.section(".debug_str"), file.section(".debug_line_str"),
+                              file.section(".debug_str_offsets"), file.section(".debug_addr"),
+                              file.section(".debug_ranges"), file.section(".debug_rnglists")});
+  inlined.find(
+      addresses.data(), addresses.size(),
+      [](void* count, std::size_t, const inlined_call& call) {
+        *static_cast<std::size_t*>(count) += std::strlen(call.function);
+      },
+      &found);
   return found;
 }
 
@@ -106,8 +117,6 @@ TEST(ElfFile, CutAnywhereIsNoCrash) {
 // The head, the section table and the start of every section are where it hurts.
 TEST(ElfFile, SpoiledAnywhereIsNoCrash) {
   const auto whole = own_file();
-  const auto lines = elf_file(whole).section(".debug_line");
-  const auto lines_at = static_cast<std::size_t>(lines.data() - whole.data());
   random_source random(2);
   auto bytes = whole;
   for (int i = 0; i < 60; ++i) {
@@ -118,12 +127,18 @@ TEST(ElfFile, SpoiledAnywhereIsNoCrash) {
     };
     for (int k = 0; k < 8; ++k) spoil(random.below(64));
     for (int k = 0; k < 8; ++k) spoil(bytes.size() - 1 - random.below(2048));
-    for (int k = 0; k < 64; ++k)
-      spoil(lines_at + random.below(static_cast<std::uint32_t>(lines.size())));
+    for (const char* const name :
+         {".debug_line", ".debug_info", ".debug_abbrev", ".debug_rnglists", ".debug_ranges"}) {
+      const auto section = elf_file(whole).section(name);
+      const auto start = static_cast<std::size_t>(section.data() - whole.data());
+      for (int k = 0; k < 64 && !section.empty(); ++k)
+        spoil(start + random.below(static_cast<std::uint32_t>(section.size())));
+    }
     if (i % 2 == 0) {  // with the head as it was, so that something is read at all
       for (std::size_t k = 0; k < 64; ++k) bytes[k] = whole[k];
     }
     read_all(bytes);
+    std::reverse(spoiled.begin(), spoiled.end());  // one may have been spoiled twice
     for (const auto& [at, was] : spoiled) bytes[at] = was;
     for (std::size_t k = 0; k < 64; ++k) bytes[k] = whole[k];
   }
@@ -145,5 +160,100 @@ TEST(LineTable, NoiseIsNoCrash) {
   }
 }
 
+TEST(InlineTable, NoiseIsNoCrash) {
+  random_source random(4);
+  const std::uint64_t addresses[] = {0x10, 0x1000, 0x2000};
+  for (int i = 0; i < 20'000; ++i) {
+    std::vector<std::byte> noise(32 + random.below(200)), how(64);
+    for (std::byte& b : noise) b = static_cast<std::byte>(random.below(i % 2 == 0 ? 256 : 16));
+    // Abbreviations with numbers in order, or nothing would be read at all.
+    for (std::size_t k = 0; k + 8 <= how.size(); k += 8) {
+      const unsigned attributes[] = {0x03, 0x10, 0x11, 0x12, 0x31, 0x47, 0x55, 0x58, 0x6e};
+      how[k] = static_cast<std::byte>(k / 8 + 1);
+      how[k + 1] = std::byte{0x1d};
+      for (std::size_t a = k + 3; a < k + 6; a += 2) {
+        how[a] = static_cast<std::byte>(attributes[random.below(9)]);
+        how[a + 1] = static_cast<std::byte>(1 + random.below(0x2c));
+      }
+      how[k + 5] = how[k + 6] = how[k + 7] = std::byte{0};
+    }
+    const std::uint32_t size = static_cast<std::uint32_t>(noise.size()) - 4;
+    std::memcpy(noise.data(), &size, sizeof size);
+    const bool fifth = random.below(2) == 0;
+    const unsigned char head[] = {
+        static_cast<unsigned char>(fifth ? 5 : 4), 0, static_cast<unsigned char>(fifth ? 1 : 0),
+        static_cast<unsigned char>(fifth ? 8 : 0), 0, 0,
+        static_cast<unsigned char>(fifth ? 0 : 8), 0};
+    std::memcpy(noise.data() + 4, head, fifth ? 8 : 7);
+    inline_table({noise, how, noise, noise, noise, noise, noise, noise})
+        .find(
+            addresses, 3, [](void*, std::size_t, const inlined_call&) {}, nullptr);
+  }
+}
+
 }  // namespace
 }  // namespace magpie::rt
+
+// ---- Inlined functions: those of a user, who is not in our namespace --------------------------
+
+namespace {
+
+using namespace magpie;
+using namespace magpie::rt;
+using ::testing::ContainsRegex;
+
+[[gnu::noinline]] const void* users_code_here() { return __builtin_return_address(0); }
+
+// Two functions that have no frame of their own, whatever the compiler would rather do.
+constexpr int k_inner_line = __LINE__ + 2;
+[[gnu::always_inline]] inline const void* users_inner() {
+  const void* const here = users_code_here();
+  asm volatile("");
+  return here;
+}
+constexpr int k_outer_line = __LINE__ + 2;
+[[gnu::always_inline]] inline const void* users_outer() {
+  const void* const here = users_inner();
+  asm volatile("");
+  return here;
+}
+
+TEST(CodeNames, InlinedFunctionsAreShownWithTheLinesOfTheirCalls) {
+  constexpr int k_line = __LINE__ + 1;
+  const void* const here = users_outer();
+  code_names names;
+  names.want_call(here);
+  names.look_up(code_names::style::demangled);
+  std::vector<std::string> shown;
+  names.for_each(reinterpret_cast<std::uintptr_t>(here) - 1, [&](const code_name& n) {
+    shown.push_back(rt::testing::printed([&](printer& out) {
+      print_function(out, n);
+      out << ' ';
+      print_place(out, n);
+    }));
+  });
+  const auto at = [](int line) {
+    return " /.*/tests/unit/symbols/code_names_test.cpp:" + std::to_string(line) + " ";
+  };
+  ASSERT_EQ(shown.size(), 3u) << ::testing::PrintToString(shown);
+  EXPECT_THAT(shown[0], ContainsRegex("^(.*::)?users_inner(\\(\\))?" + at(k_inner_line)));
+  EXPECT_THAT(shown[1], ContainsRegex("^(.*::)?users_outer(\\(\\))?" + at(k_outer_line)));
+  EXPECT_THAT(shown[2], ContainsRegex("_Test::TestBody\\(\\)" + at(k_line)));
+}
+
+// What the standard library has inlined is a part of the line that calls it.
+TEST(CodeNames, InlinedFunctionsOfLibrariesAreNotShown) {
+  const void* here = nullptr;
+  constexpr int k_line = __LINE__ + 2;
+  std::vector<int> one(1);
+  std::for_each(one.begin(), one.end(), [&](int) { here = users_code_here(); });
+  code_names names;
+  names.want_call(here);
+  names.look_up(code_names::style::demangled);
+  names.for_each(reinterpret_cast<std::uintptr_t>(here) - 1, [&](const code_name& n) {
+    EXPECT_THAT(rt::testing::printed([&](printer& out) { print_place(out, n); }),
+                ContainsRegex("/code_names_test.cpp:" + std::to_string(k_line) + " "));
+  });
+}
+
+}  // namespace
