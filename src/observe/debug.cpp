@@ -88,8 +88,9 @@ goroutine_info describe(const goroutine_text& text, const snapshot& s, const gor
   if (g.view == stack_view::unavailable) info.stack.push_back("stack unavailable: running");
   text.for_each_frame(
       g,
-      [&](std::uintptr_t inside) {
-        info.stack.push_back(text_of([&](printer& out) { text.print_short_place(out, inside); }));
+      [&](const code_name& n) {
+        info.stack.push_back(
+            text_of([&](printer& out) { goroutine_text::print_short_place(out, n); }));
       },
       [&](std::uint32_t count) {
         info.stack.push_back(

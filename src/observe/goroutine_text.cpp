@@ -113,9 +113,13 @@ void goroutine_text::print_short_place(printer& out, std::uintptr_t inside) cons
     out << hex{inside};
     return;
   }
-  print_function(out, *n);
+  print_short_place(out, *n);
+}
+
+void goroutine_text::print_short_place(printer& out, const code_name& n) {
+  print_function(out, n);
   out << " at ";
-  code_name plain = *n;
+  code_name plain = n;
   if (plain.source.file != nullptr) plain.function = nullptr;  // without the offset
   print_place(out, plain);
 }

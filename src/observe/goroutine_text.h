@@ -14,8 +14,8 @@
 #include <cstddef>
 
 #include "base/print.h"
-#include "symbols/code_names.h"
 #include "sched/snapshot.h"
+#include "symbols/code_names.h"
 
 namespace magpie::rt {
 
@@ -46,10 +46,11 @@ class goroutine_text {
   void print_header(printer&, const goroutine_record&) const;
   // "0x7ffe0, held by goroutine 9"
   void print_object(printer&, const goroutine_record&) const;
-  // "serve(connection&) at /src/server.cpp:41"
+  // "serve(connection&) at /src/server.cpp:41"; of the innermost function.
   void print_short_place(printer&, std::uintptr_t inside) const;
+  static void print_short_place(printer&, const code_name&);
 
-  // visit(inside) for each frame that is to be shown, innermost first; between the inner and the
+  // visit(name) for each function that is to be shown, innermost first; between the inner and the
   // outer ones left_out(count) if some are missing.
   template <class Visit, class LeftOut>
   void for_each_frame(const goroutine_record& g, Visit visit, LeftOut left_out) const {
@@ -57,7 +58,7 @@ class goroutine_text {
     const bool all = shows_all(g);
     for (std::uint32_t i = 0; i < g.frames; ++i) {
       if (i == g.inner_frames && g.left_out != 0) left_out(g.left_out);
-      if (all || !is_runtime_frame(names_, frames[i])) visit(frames[i]);
+      if (all || !is_runtime_frame(names_, frames[i])) names_.for_each(frames[i], visit);
     }
   }
 

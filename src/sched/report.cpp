@@ -73,12 +73,14 @@ constexpr os::nanos k_patience_with_recorder = 1'000'000'000;
 
 // A trace of the process that ends now shows what led to it.
 void save_trace() {
+  const quiet_sleep quiet;
   if (!os::in_forked_child()) trace::save_before_death(k_patience_with_recorder);
 }
 
 // A deadlock has shown everybody already.
 void print_context(printer& out) {
   if (traceback() == traceback_level::none) return;
+  const quiet_sleep quiet;
   if (shows_all()) {
     out << '\n';
     return print_goroutines(out, report_scope::all);
@@ -90,7 +92,6 @@ void print_context(printer& out) {
 
 // What a fatal report ends with.
 void end_report(printer& out) {
-  const quiet_sleep quiet;
   print_context(out);
   out.flush();
   save_trace();
@@ -106,8 +107,8 @@ void end_fault_report(printer& out, const os::signal_event& event) {
   if (shows_all()) {
     out << '\n';
     print_goroutines(out, report_scope::others);
-    out.flush();
   }
+  out.flush();
   save_trace();
 }
 
@@ -123,7 +124,6 @@ std::terminate_handler g_earlier_terminate = nullptr;
     print_name(out, *g);
     out << '\n';
     out.flush();
-    const quiet_sleep quiet;
     print_context(out);
   }
   save_trace();

@@ -25,16 +25,18 @@ bool look_at_the_next(rt::M& m, void* argument) {
 }
 
 TEST(Park, IsCommittedBeforeTheKernelIsAskedForStacks) {
-  runtime one_p({.procs = 1});
   parked_before_a_fresh_one seen;
   bool fresh_one_ran = false;
-  one_p.run([&] {
-    go([&] { fresh_one_ran = true; });
-    rt::M* m = rt::enter();
-    m->p->stacks.drain();
-    m = m->scheduler_.park(m, rt::wait_reason::event_wait, look_at_the_next, &seen);
-    rt::leave(m);
-  });
+  {
+    runtime one_p({.procs = 1});
+    one_p.run([&] {
+      go([&] { fresh_one_ran = true; });
+      rt::M* m = rt::enter();
+      m->p->stacks.drain();
+      m = m->scheduler_.park(m, rt::wait_reason::event_wait, look_at_the_next, &seen);
+      rt::leave(m);
+    });
+  }
   EXPECT_TRUE(seen.committed);
   EXPECT_FALSE(seen.next_had_a_stack);
   EXPECT_TRUE(fresh_one_ran);
