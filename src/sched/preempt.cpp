@@ -276,15 +276,14 @@ void scheduler::stop_orphan(M& m, const os::signal_event& event) {
     if (!m.retake.load(relaxed)) return;  // relaxed: under the lock. It was let go
     m.retake.store(false, relaxed);       // as above
     orphans_.remove(&m);
+    trace_syscall_end_blocked(m, *m.current);
     P* p = take_idle_p_locked();
     if (p == nullptr) p = take_wished_p_locked();
     if (p != nullptr) {
       acquire_p(m, p);
-      trace_syscall_end_blocked(m, *m.current);
       return trace_start(m, *m.current);
     }
     note_stop(m, event);
-    trace_syscall_end_blocked(m, *m.current);
     P* shortest = ps_[0];
     for (int i = 1; i < procs(); ++i) {
       // relaxed: under the lock.

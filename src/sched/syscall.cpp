@@ -69,13 +69,13 @@ M* scheduler::exit_syscall(M& m) {
   }
   {
     const os::lock_guard hold(lock_);
+    trace_syscall_end_blocked(m, *g);
     if (P* const p = take_idle_p_locked()) {
       acquire_p(m, p);
     } else {
       ++calls_ended_outside_;
     }
   }
-  trace_syscall_end_blocked(m, *g);
   if (m.p != nullptr) {
     m.p->counters.calls_ended.add();
     g->go_on(goroutine_state::syscall);

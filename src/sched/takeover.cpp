@@ -57,16 +57,15 @@ bool scheduler::take_p_locked(P& p, M& m) {
     if (!m->retake.load(relaxed)) return m;  // relaxed: under the lock. It was let go
     m->retake.store(false, relaxed);         // as above
     orphans_.remove(m);
+    trace_syscall_end_blocked(*m, *m->current);
     if (P* const p = take_idle_p_locked()) {
       acquire_p(*m, p);
-      trace_syscall_end_blocked(*m, *m->current);
       trace_start(*m, *m->current);
       return m;
     }
   }
   G* const g = m->current;
   g->stop(goroutine_state::runnable);
-  trace_syscall_end_blocked(*m, *g);
   return leave_to_global_queue(m, g);
 }
 

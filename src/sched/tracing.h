@@ -86,7 +86,8 @@ inline void trace_syscall_end(M& m, G& g) {
   if (trace::on()) [[unlikely]]
     traced::syscall_end(m, g);
 }
-// It is runnable now; one that has got a P is started after that.
+// It is runnable now; one that gets a P is started after that. Under the lock, and before the
+// thread takes a P: one that has a P and is in a call is listed as if the P were beside the call.
 inline void trace_syscall_end_blocked(M& m, G& g) {
   if (trace::on()) [[unlikely]]
     traced::syscall_end_blocked(m, g);

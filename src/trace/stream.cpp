@@ -4,6 +4,7 @@
 #include <atomic>
 #include <iterator>
 
+#include "base/check.h"
 #include "os/clock.h"
 #include "os/code.h"
 #include "os/thread.h"
@@ -293,7 +294,10 @@ void stream::tell_procs() {
 
 void stream::proc_start(proc& p) {
   const section open(*this);
-  if (open) hold(p);
+  if (!open) return;
+  // relaxed: own.
+  MAGPIE_DCHECK(!in_call_.load(relaxed), "a P is taken before the end of the call is told");
+  hold(p);
 }
 
 void stream::proc_stop(proc& p) {

@@ -124,7 +124,7 @@ class stream {
   // of this thread.
   void syscall_begin(proc& p, const goroutine& g, frames at);
   void syscall_end(proc& p, const goroutine& g);
-  void syscall_end_blocked(const goroutine& g);
+  void syscall_end_blocked(const goroutine& g);  // before it has a P again
   void proc_steal(proc& p);
   // The P was taken from a thread that turned out to sleep in the kernel. By the one who took it.
   void found_asleep(proc& p, const goroutine& g);

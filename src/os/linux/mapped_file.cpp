@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "os/memory.h"
+
 namespace magpie::rt::os {
 
 // Straight to the kernel, all of it: libc's functions may be cancellation points, and a sanitizer
@@ -29,7 +31,7 @@ std::span<const std::byte> map_file(const char* path) {
 }
 
 void unmap_file(std::span<const std::byte> bytes) {
-  if (!bytes.empty()) munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
+  if (!bytes.empty()) (void)unmap({const_cast<std::byte*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace magpie::rt::os

@@ -129,7 +129,12 @@ error commit(memory_range range) { return protect(range, PROT_READ | PROT_WRITE)
 
 error give_back(memory_range range) { return advise(range, MADV_DONTNEED); }
 
-error unmap(memory_range range) { return to_error(munmap(range.start, range.size)); }
+// The kernel takes whole pages; a sanitizer that is not told so keeps what it knew of the last one,
+// and takes it for a race when another thread gets that page.
+error unmap(memory_range range) {
+  const std::size_t whole_pages = (range.size + page_size() - 1) & ~(page_size() - 1);
+  return to_error(munmap(range.start, whole_pages));
+}
 
 result<void*> allocate_records(std::size_t size) {
   void* const mapped = map(size, PROT_READ | PROT_WRITE);
