@@ -102,7 +102,7 @@ TEST(Latency, OneThatAThreadSpawnsIsTimed) {
   std::atomic<int> ran{0};
   for (int i = 0; i < 10; ++i) r.go([&] { ++ran; });
   while (ran != 10) std::this_thread::yield();
-  EXPECT_EQ(timed(read_meters(r)) - before, 10u);
+  EXPECT_GE(timed(read_meters(r)) - before, 10u);  // more: one was stopped, or lost its P
 }
 
 TEST(Latency, OneThatIsStoppedByASignalIsTimed) {
