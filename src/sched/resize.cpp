@@ -62,7 +62,15 @@ void scheduler::rest_retired_locked(P* p) {
   goroutine_queue rest;
   p->queue.drain_into(rest);
   global_.push_all(rest);
+  move_stopped_locked(*p);
   turn_off_locked(*p);
+}
+
+// Those that were stopped on a P that is not to be used any more have their turns elsewhere.
+void scheduler::move_stopped_locked(P& p) {
+  while (&p != ps_[0] && p.stopped.first != nullptr) {
+    push_stopped_locked(*ps_[0], *pop_stopped_locked(p));
+  }
 }
 
 void scheduler::turn_off_locked(P& p) {
@@ -80,9 +88,7 @@ void scheduler::retire_p(M& m) {
   {
     const os::lock_guard hold(lock_);
     while (G* const g = p->free_gs.pop()) free_gs_.push_back(g);
-    while (p != ps_[0] && p->stopped.first != nullptr) {
-      push_stopped_locked(*ps_[0], *pop_stopped_locked(*p));
-    }
+    move_stopped_locked(*p);
     release_p(m);
     if (p->retired.load(relaxed)) {  // relaxed: written under the lock
       turn_off_locked(*p);

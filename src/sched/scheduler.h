@@ -492,6 +492,7 @@ class scheduler final : private trace::source {
   int resize(int count);
   void retire_p(M& m);
   void rest_retired_locked(P* p);
+  void move_stopped_locked(P& p);
   static void turn_off_locked(P& p);
 
   // pause.cpp

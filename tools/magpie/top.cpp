@@ -73,6 +73,15 @@ void print_once(const debug_client& server, const options& wishes) {
 
 constexpr char k_escape = '\x1b';
 
+// Of a key that comes as several characters: from an escape that is not alone.
+std::size_t length_of_sequence(std::string_view typed) {
+  if (typed[1] == 'O') return std::min<std::size_t>(3, typed.size());
+  if (typed[1] != '[') return 2;
+  std::size_t end = 2;
+  while (end < typed.size() && (typed[end] < '@' || typed[end] > '~')) ++end;
+  return std::min(end + 1, typed.size());
+}
+
 // The keys of some text view, for arrows and the like, which come as several characters.
 std::string plain_keys(std::string_view typed) {
   constexpr std::pair<std::string_view, char> k_sequences[] = {{"\x1b[A", 'k'},  {"\x1bOA", 'k'},
@@ -88,9 +97,9 @@ std::string plain_keys(std::string_view typed) {
       key = meaning;
     }
     // Of the others none means anything here, least of all what its single characters do.
-    if (length == 1 && key == k_escape && typed.size() > 1) return keys;
-    keys += key;
-    typed.remove_prefix(length);
+    const bool unknown = length == 1 && key == k_escape && typed.size() > 1;
+    if (!unknown) keys += key;
+    typed.remove_prefix(unknown ? length_of_sequence(typed) : length);
   }
   return keys;
 }
