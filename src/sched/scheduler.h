@@ -546,7 +546,7 @@ class scheduler final : private trace::source {
   std::uint64_t hand_offs_ = 0;
   std::uint64_t retakes_ = 0;
   mutable std::uint64_t user_ticks_shown_ = 0;  // by read_usage_locked(), so far
-  std::uint64_t calls_ended_outside_ = 0;  // of blocking(), by an M that lost its P meanwhile
+  std::uint64_t calls_ended_outside_ = 0;       // of blocking(), by an M that lost its P meanwhile
   std::size_t locked_sleepers_ = 0;  // Ms that wait for the turn of the goroutine they belong to
   M* timekeeper_ = nullptr;
   M* watcher_ = nullptr;

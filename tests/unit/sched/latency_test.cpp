@@ -102,7 +102,10 @@ TEST(Latency, OneThatAThreadSpawnsIsTimed) {
   std::atomic<int> ran{0};
   for (int i = 0; i < 10; ++i) r.go([&] { ++ran; });
   while (ran != 10) std::this_thread::yield();
-  EXPECT_GE(timed(read_meters(r)) - before, 10u);  // more: one was stopped, or lost its P
+  const meters now = read_meters(r);
+  EXPECT_GE(timed(now) - before, 10u);
+  // Once more for one that was stopped, or lost its P, on a busy machine.
+  EXPECT_LE(timed(now) - before, 10u + now.all.preemptions + now.all.retakes);
 }
 
 TEST(Latency, OneThatIsStoppedByASignalIsTimed) {

@@ -83,7 +83,6 @@ TEST_P(Preempt, EveryHogGetsItsTurns) {
   });
 }
 
-// With nobody else who wants to run, nobody is stopped.
 // Timers that are overdue while every P is busy go before the others in the global queue. Where
 // there are always some, those who come back from calls have to get on all the same.
 TEST(Preempt, OverdueTimersDoNotKeepOthersWaitingForEver) {
@@ -133,6 +132,7 @@ TEST(Preempt, OverdueTimersDoNotKeepOthersWaitingForEver) {
   });
 }
 
+// With nobody else who wants to run, nobody is stopped.
 TEST(Preempt, ALonelyHogIsLeftAlone) {
   runtime r({.procs = 1, .time_slice = 1ms});
   r.run([] { spin_for(50ms); });

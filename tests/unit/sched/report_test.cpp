@@ -53,13 +53,12 @@ TEST(Report, OverflowNamesTheGoroutineAndItsStackSize) {
 TEST(Report, OverflowShowsFunctionsWithTheirLinesAndARecursionOnce) {
   const program_end end = run_goroutines("overflow");
   EXPECT_EQ(end.signal, SIGSEGV) << end.output;
-  EXPECT_THAT(end.output,
-              ContainsRegex("\n\ngoroutine [0-9]+ \\[running\\] \"digger\":\n"
-                            "recurse\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
-                            "recurse\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
-                            "\\.\\.\\.[0-9]+ frames elided\\.\\.\\.\n"
-                            "main::.*\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
-                            "created by main::.* in goroutine 1\n\t/"));
+  EXPECT_THAT(end.output, ContainsRegex("\n\ngoroutine [0-9]+ \\[running\\] \"digger\":\n"
+                                        "recurse\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
+                                        "recurse\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
+                                        "\\.\\.\\.[0-9]+ frames elided\\.\\.\\.\n"
+                                        "main::.*\n\t.*/goroutines.cpp:[0-9]+ \\+0x[0-9a-f]+\n"
+                                        "created by main::.* in goroutine 1\n\t/"));
   EXPECT_LT(end.output.find("spawn_options::stack_size"), end.output.find("[running]"))
       << "what needs no tables comes first";
 }
