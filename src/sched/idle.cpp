@@ -57,7 +57,9 @@ constexpr std::uint64_t k_spins_per_second = 1'000'000'000 / 20'000;
 
 // Often enough to be quicker than a wake-up; each look costs the looked-at P a cache miss.
 constexpr std::uint64_t k_looks_per_second = 1'000'000'000 / 3'000;
-constexpr std::uint64_t k_patience_held_back = 5;  // so much longer while it holds back
+// So much longer while it holds back: as often as it looks whether the others get on (steal.cpp).
+// Looks at their timers in between cost those who work two to three percent.
+constexpr std::uint64_t k_patience_held_back = 20;
 
 // How long an M is drowsy: longer each time it has looked for work in vain.
 constexpr os::nanos k_shortest_doze = 50'000;
