@@ -103,7 +103,7 @@ std::chrono::nanoseconds spawn_all(stacks& from, long batch, long rounds) {
 }
 
 void spawn(const char* name, stacks& from, long batch) {
-  const long rounds = std::max(1L, count(1'000'000) / batch);
+  const long rounds = std::max(1L, count(4'000'000) / batch);
   spawn_all(from, batch, std::max(1L, rounds / 10));
   report(name, spawn_all(from, batch, rounds), batch * rounds);
 }

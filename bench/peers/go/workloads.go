@@ -98,7 +98,7 @@ func spawnAll(batch, rounds int) time.Duration {
 }
 
 func spawn(name string, batch int) {
-	rounds := max(1, count(1_000_000)/batch)
+	rounds := max(1, count(4_000_000)/batch)
 	spawnAll(batch, max(1, rounds/10))
 	report(name, perOperation(spawnAll(batch, rounds), batch*rounds), "ns/op")
 }

@@ -97,7 +97,7 @@ nanoseconds spawn_all(long batch, long rounds) {
 }
 
 void spawn(const char* name, long batch) {
-  const long rounds = std::max(1L, count(1'000'000) / batch);
+  const long rounds = std::max(1L, count(4'000'000) / batch);
   spawn_all(batch, std::max(1L, rounds / 10));
   report(name, per_operation(spawn_all(batch, rounds), batch * rounds), "ns/op");
 }
