@@ -15,7 +15,7 @@ template <class T, T* T::*Next>
 class intrusive_stack {
  public:
   bool empty() const { return top_ == nullptr; }
-  std::size_t size() const { return size_; }
+  const std::size_t& size() const { return size_; }  // a place: others may read it racily
   T* top() const { return top_; }
 
   void push(T* element) {

@@ -15,11 +15,11 @@ class code_look {
  public:
   code_look();
   bool is_code(std::uintptr_t address) {
-    if (is_in(*last_, address)) [[likely]]
+    if (is_in(last_, address)) [[likely]]
       return true;
     for (const range* r = all_; r != end_; ++r) {
       if (!is_in(*r, address)) continue;
-      last_ = r;
+      last_ = *r;
       return true;
     }
     return false;
@@ -36,7 +36,7 @@ class code_look {
 
   const range* all_;
   const range* end_;
-  const range* last_;
+  range last_;
 };
 
 inline bool is_code(std::uintptr_t address) { return code_look().is_code(address); }

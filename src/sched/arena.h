@@ -18,7 +18,8 @@ struct g_arena {
 
   scheduler* home;
   g_arena* next;
-  std::size_t used;  // Gs carved so far
+  std::size_t used;         // Gs carved so far
+  std::uint64_t trace_ids;  // what the ids in traces begin with
 
   // One place for this head. At the end of the block: who spawned each, which is needed too seldom
   // for a place in G.
@@ -47,6 +48,9 @@ inline trace::mark& mark_of(const G& g) {
   g_arena& arena = g_arena::of(g);
   return arena.mark_at(static_cast<std::size_t>(&g - arena.gs()));
 }
+
+// Unique in the process.
+inline std::uint64_t trace_id_of(const G& g) { return g_arena::of(g).trace_ids | look_at(g.id); }
 
 // The id of the goroutine that spawned it; 0: a plain thread or a timer. Written before it starts.
 inline std::uint64_t& parent_of(const G& g) {

@@ -1,9 +1,11 @@
 // schedtrace.cpp: MAGPIE_DEBUG=schedtrace=MS, a line about the runtime every so often, in the
-// format that readers of Go's know; scheddetail=1 adds a line for each P and each M. What an M does
-// is its own business: it is read as it is at that moment, as Go does it. There are no lines for
-// goroutines: SIGQUIT shows more of them.
+// format that readers of Go's know; scheddetail=1 adds a line for each P, each M and each
+// goroutine. What an M does is its own business: it is read as it is at that moment, as Go does it.
+
+#include <span>
 
 #include "base/print.h"
+#include "sched/arena.h"
 #include "sched/debug_settings.h"
 #include "sched/racy.h"
 #include "sched/scheduler.h"
@@ -32,9 +34,11 @@ void scheduler::print_trace_line(os::nanos now) {
     out << "]\n";
     return;
   }
-  out << " gcwaiting=false nmidlelocked=" << locked_sleepers_ << " stopwait=0 sysmonwait=false\n";
+  out << " gcwaiting=" << (paused_ ? "true" : "false") << " nmidlelocked=" << locked_sleepers_
+      << " stopwait=0 sysmonwait=" << (monitor_rests_ ? "true" : "false") << '\n';
   print_ps_locked(out);
   print_ms_locked(out);
+  print_gs_locked(out);
 }
 
 namespace {
@@ -62,8 +66,8 @@ void scheduler::print_ps_locked(printer& out) const {
     out << "  P" << i << ": status=" << status << " schedtick=" << p.slices.read()
         << " syscalltick=" << (m != nullptr ? m->calls.load(relaxed) : 0);  // relaxed: as above
     print_id(out, " m=", m != nullptr, m != nullptr ? m->id : 0);
-    out << " runqsize=" << p.queue.ring_length() << " gfreecnt=0 timerslen=" << p.timers.pending()
-        << '\n';
+    out << " runqsize=" << p.queue.ring_length() << " gfreecnt=" << racy(p.free_gs.size())
+        << " timerslen=" << p.timers.pending() << '\n';
   }
 }
 
@@ -86,6 +90,52 @@ void scheduler::print_ms_locked(printer& out) const {
         << " blocked=" << (idle_ms_.contains(m) ? "true" : "false");
     print_id(out, " lockedg=", locked != nullptr, locked != nullptr ? look_at(locked->id) : 0);
     out << '\n';
+  }
+}
+
+namespace {
+
+int number_in_go(goroutine_state state) {
+  switch (state) {
+    case goroutine_state::dead:
+      return 6;
+    case goroutine_state::runnable:
+      return 1;
+    case goroutine_state::running:
+      return 2;
+    case goroutine_state::waiting:
+      return 4;
+    case goroutine_state::syscall:
+      return 3;
+  }
+  return 0;
+}
+
+}  // namespace
+
+// Those that live.
+void scheduler::print_gs_locked(printer& out) const {
+  for (g_arena* arena = arenas_; arena != nullptr; arena = arena->next) {
+    for (const G& g : std::span(arena->gs(), arena->used)) {
+      const goroutine_state state = g.state.load(relaxed);  // relaxed, both: a moment's view
+      const wait_reason why = g.waits_for.load(relaxed);
+      if (state == goroutine_state::dead) continue;
+      const bool waits = state == goroutine_state::waiting;
+      const bool has_m = state == goroutine_state::running || state == goroutine_state::syscall;
+      const M *runner = nullptr, *locked_to = nullptr;
+      if (has_m || racy(g.locked)) {
+        for (const M* m = all_ms_.front(); m != nullptr; m = all_ms_.next(m)) {
+          if (racy(m->current) == &g) runner = m;
+          if (racy(m->stopped_locked) == &g) locked_to = m;
+        }
+        if (racy(g.locked) && locked_to == nullptr) locked_to = runner;
+      }
+      out << "  G" << look_at(g.id) << ": status=" << number_in_go(state) << '('
+          << (waits ? wait_reason_text(why) : "") << ')';
+      print_id(out, " m=", runner != nullptr, runner != nullptr ? runner->id : 0);
+      print_id(out, " lockedm=", locked_to != nullptr, locked_to != nullptr ? locked_to->id : 0);
+      out << '\n';
+    }
   }
 }
 

@@ -189,11 +189,6 @@ class scheduler final : private trace::source {
   // Under the ring's lock.
   static void collect_locked(file_ring&, wake_list&);
 
-  // ---- tracing.cpp ----
-
-  // Unique in the process.
-  std::uint64_t trace_id(const G& g) const { return (trace_number_ << 40) | look_at(g.id); }
-
   // ---- snapshot.cpp ----
 
   // About the present, as the monitor knows it: some milliseconds old. Any thread.
@@ -436,6 +431,7 @@ class scheduler final : private trace::source {
   void print_trace_line(os::nanos now);
   void print_ps_locked(printer& out) const;
   void print_ms_locked(printer& out) const;
+  void print_gs_locked(printer& out) const;
 
   // spawn.cpp
   void bind_stack(M& m, G* g);

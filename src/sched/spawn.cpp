@@ -40,7 +40,7 @@ G* scheduler::carve_g_locked() {
       fatal("no memory for another goroutine");
     }
     os::prefer_huge_pages({*space, g_arena::k_size});
-    arenas_ = new (*space) g_arena{this, arenas_, 0};
+    arenas_ = new (*space) g_arena{this, arenas_, 0, trace_number_ << 40};
   }
   return new (arenas_->gs() + arenas_->used++) G;
 }

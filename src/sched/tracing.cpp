@@ -77,7 +77,7 @@ trace::goroutine_facts describe(const void* record) {
 
 namespace traced {
 
-trace::goroutine subject(G& g) { return {&mark_of(g), g_arena::of(g).home->trace_id(g), &g}; }
+trace::goroutine subject(G& g) { return {&mark_of(g), trace_id_of(g), &g}; }
 
 stack_of_caller::stack_of_caller(const G& g, const void* frame) {
   const stack* const on = g.fiber.stack;
@@ -186,7 +186,7 @@ void scheduler::list(trace::lister& out) {
         default:
           break;
       }
-      out.goroutine(mark_of(g), trace_id(g), state, look_at(g.spawn_site));
+      out.goroutine(mark_of(g), trace_id_of(g), state, look_at(g.spawn_site));
     }
   }
 }

@@ -77,6 +77,15 @@ inline void trace_unblock(M* m, G& g) {
   if (trace::on()) [[unlikely]]
     traced::unblock(m, g);
 }
+// Those whose unblocking is told next become runnable at one go.
+inline void trace_begin_moment(M* m) {
+  if (m != nullptr && trace::on()) [[unlikely]]
+    m->trace.begin_moment();
+}
+inline void trace_end_moment(M* m) {
+  if (m != nullptr && trace::on()) [[unlikely]]
+    m->trace.moment_passed();
+}
 
 inline void trace_syscall_begin(M& m, G& g) {
   if (trace::on()) [[unlikely]]

@@ -234,6 +234,7 @@ void wake_list::wake_all(M* m, scheduler::wake_policy policy) {
   scheduler* home = nullptr;  // of those in the batch
   const auto send_off = [&] {
     if (count == 0) return;
+    trace_end_moment(m);
     home->ready_all(m != nullptr && &m->scheduler_ == home ? m : nullptr, batch, count, policy);
     count = 0;
   };
@@ -248,6 +249,7 @@ void wake_list::wake_all(M* m, scheduler::wake_policy policy) {
         home = &its;
       }
       w->g->transition(goroutine_state::waiting, goroutine_state::runnable);
+      if (count == 0) trace_begin_moment(m);
       trace_unblock(m, *w->g);
       batch[count++] = w->g;
     }

@@ -106,7 +106,7 @@ void stream::begin_generation(std::uint64_t generation) {
   const bool new_session = generation_ < first;
   generation_ = generation;
   names_ = g_session.of_generation[generation & 1];
-  std::fill(std::begin(known_frames_), std::end(known_frames_), known_frame{});
+  for (known_stack& known : known_stacks_) known.count = 0;
   to_ = &slots_[generation & 1];
   if (new_session) {
     bind_p(nullptr);
@@ -173,9 +173,19 @@ void stream::flush(std::uint64_t generation) {
 
 // ---- Names ------------------------------------------------------------------------------------
 
-std::uint32_t stream::stack_of_one(std::uintptr_t frame) {
-  known_frame& known = known_frames_[(frame ^ (frame >> 4)) % std::size(known_frames_)];
-  if (known.frame != frame) known = {frame, names_->stack({&frame, 1})};
+std::uint32_t stream::stack_of(frames at) {
+  if (at.empty()) return 0;
+  if (at.size() > std::size(known_stacks_->frames)) return names_->stack(at);
+  std::uintptr_t sum = 0;
+  for (const std::uintptr_t frame : at) sum += frame;
+  known_stack& known = known_stacks_[place_of(sum)];
+  bool same = known.count == at.size();
+  for (std::size_t i = 0; same && i < at.size(); ++i) same = known.frames[i] == at[i];
+  if (!same) {
+    known.count = static_cast<std::uint32_t>(at.size());
+    known.id = names_->stack(at);
+    std::copy(at.begin(), at.end(), known.frames);
+  }
   return known.id;
 }
 
@@ -366,7 +376,8 @@ void stream::go_create(proc& p, const goroutine* self, const goroutine& made, fr
   self != nullptr ? run(p, *self) : hold(p);
   const goroutine_facts facts = facts_of(made);
   made.mark->set({generation_, belief::runnable, 0});
-  write<event::go_create>(made.id, name_of(facts), stack_of(at));
+  write<event::go_create>(made.id, name_of(facts),
+                          at.size() == 1 ? stack_of_one(at[0]) : stack_of(at));
 }
 
 void stream::go_unblock(const goroutine& g, frames at) {
@@ -513,10 +524,11 @@ std::size_t walk_frames(const void* frame, const void* low, const void* high,
                         std::span<std::uintptr_t> out) {
   auto at = reinterpret_cast<std::uintptr_t>(frame);
   const auto from = reinterpret_cast<std::uintptr_t>(low);
-  const auto to = reinterpret_cast<std::uintptr_t>(high);
+  const std::uintptr_t last = reinterpret_cast<std::uintptr_t>(high) - 2 * sizeof(at) - from;
   os::code_look code;
   std::size_t count = 0;
-  while (count < out.size() && at >= from && at + 2 * sizeof(at) <= to && at % sizeof(at) == 0) {
+  // Below `from` the difference is huge.
+  while (count < out.size() && at - from <= last && at % sizeof(at) == 0) {
     const auto* const words = reinterpret_cast<const std::uintptr_t*>(at);
     if (!code.is_code(words[1])) break;
     out[count++] = words[1];

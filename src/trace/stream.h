@@ -51,6 +51,7 @@
 #include "base/atomic.h"
 #include "base/cacheline.h"
 #include "base/intrusive.h"
+#include "os/clock.h"
 #include "os/fence.h"
 #include "os/lock.h"
 #include "trace/batch.h"
@@ -146,6 +147,11 @@ class stream {
   // A goroutine that stops and the one that starts after it share one reading of the clock, which
   // is most of what an event costs. Not when the thread has looked for work in between.
   void moment_passed() { moment_lasts_ = false; }
+  // So do those who are made runnable at one go.
+  void begin_moment() {
+    now_ = os::ticks();
+    moment_lasts_ = true;
+  }
 
   // The recorder's.
   void wait_until_outside() const;
@@ -182,10 +188,11 @@ class stream {
 
   bool is_first() const;
   std::uint64_t introduce(const goroutine& g, mark_value& is);
-  std::uint32_t stack_of(frames at) {
-    return at.size() == 1 ? stack_of_one(at[0]) : names_->stack(at);
+  std::uint32_t stack_of(frames at);
+  std::uint32_t stack_of_one(std::uintptr_t frame) {
+    const known_stack& known = known_stacks_[place_of(frame)];
+    return known.count == 1 && known.frames[0] == frame ? known.id : stack_of({&frame, 1});
   }
-  std::uint32_t stack_of_one(std::uintptr_t frame);
   std::uint32_t name_of(const goroutine_facts&);
   void hold(proc& p);
   void make_runnable(const goroutine& g, belief unless_known);
@@ -199,11 +206,16 @@ class stream {
   std::uint64_t now_ = 0;         // of the section
   bool moment_lasts_ = false;     // and of the next one
   tables* names_ = nullptr;       // of the generation
-  // Stacks of one frame, which is what goroutines are made with: their ids in this generation.
-  struct known_frame {
-    std::uintptr_t frame = 0;
-    std::uint32_t id = 0;
-  } known_frames_[16];
+  // Stacks seen lately, and their ids in this generation: a thread meets the same few again and
+  // again, and the table is in the caches of all.
+  struct known_stack {
+    std::uint32_t count = 0;
+    std::uint32_t id;
+    std::uintptr_t frames[15];
+  } known_stacks_[16];
+  static std::size_t place_of(std::uintptr_t sum_of_frames) {
+    return (sum_of_frames ^ (sum_of_frames >> 4)) % 16;
+  }
   slot* to_ = nullptr;
   slot slots_[2];
   bool foreign_ = false;  // somebody else writes in the name of the thread

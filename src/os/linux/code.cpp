@@ -45,7 +45,7 @@ void note_code() {
   g_noting.store(false, release);  // pairs with the exchange
 }
 
-code_look::code_look() : all_(g_ranges), last_(g_ranges) {
+code_look::code_look() : all_(g_ranges), last_(g_ranges[0]) {
   end_ = all_ + g_range_count.load(acquire);  // pairs with add_range()
 }
 

@@ -195,29 +195,33 @@ TEST(Settings, SchedtracePrintsLinesInGosFormat) {
 }
 
 // Every line of a whole report, as in Go's.
-TEST(Settings, ScheddetailAddsALineForEachPAndM) {
+TEST(Settings, ScheddetailAddsALineForEachPMAndGoroutine) {
   const program_end end =
       run_goroutines("trace", {"MAGPIE_DEBUG=schedtrace=10,scheddetail=1", "MAGPIE_PROCS=2"});
   EXPECT_EQ(end.exit_code, 0) << end.output;
   const std::regex head(
       "SCHED [0-9]+ms: gomaxprocs=2 idleprocs=[0-9]+ threads=[0-9]+ spinningthreads=[0-9]+ "
       "needspinning=[01] idlethreads=[0-9]+ runqueue=[0-9]+ gcwaiting=false nmidlelocked=[0-9]+ "
-      "stopwait=0 sysmonwait=false");
+      "stopwait=0 sysmonwait=(true|false)");
   const std::regex p(
       "  P[01]: status=[012] schedtick=[0-9]+ syscalltick=[0-9]+ m=([0-9]+|nil) runqsize=[0-9]+ "
-      "gfreecnt=0 timerslen=[0-9]+");
+      "gfreecnt=[0-9]+ timerslen=[0-9]+");
   const std::regex m(
       "  M[0-9]+: p=([0-9]+|nil) curg=([0-9]+|nil) mallocing=0 throwing=0 preemptoff= locks=[0-9]+ "
       "dying=0 spinning=(true|false) blocked=(true|false) lockedg=([0-9]+|nil)");
+  const std::regex g(
+      "  G[0-9]+: status=[1234]\\([a-zA-Z. ()]*\\) m=([0-9]+|nil) lockedm=([0-9]+|nil)");
   std::istringstream lines(end.output);
   std::size_t heads = 0, ps = 0, ms = 0;
-  bool runs_one = false, waits = false;
+  bool runs_one = false, waits = false, is_run = false;
   for (std::string line; std::getline(lines, line);) {
     const bool is_m = std::regex_match(line, m);
     heads += std::regex_match(line, head) ? 1 : 0;
     ps += std::regex_match(line, p) ? 1 : 0;
     ms += is_m ? 1 : 0;
-    EXPECT_TRUE(is_m || std::regex_match(line, p) || std::regex_match(line, head)) << line;
+    const bool is_g = std::regex_match(line, g);
+    EXPECT_TRUE(is_m || is_g || std::regex_match(line, p) || std::regex_match(line, head)) << line;
+    is_run |= std::regex_search(line, std::regex("^  G1: status=[23]\\(\\) m=[0-9]"));
     runs_one |= is_m && line.find("curg=1 ") != std::string::npos;
     waits |= is_m && line.find("blocked=true") != std::string::npos;
   }
@@ -226,6 +230,7 @@ TEST(Settings, ScheddetailAddsALineForEachPAndM) {
   EXPECT_GE(ms, 1u);
   EXPECT_TRUE(runs_one) << end.output;
   EXPECT_TRUE(waits) << end.output;
+  EXPECT_TRUE(is_run) << end.output;
 }
 
 // The thread that watches the timers is not one that nobody needs.
