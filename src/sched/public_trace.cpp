@@ -242,7 +242,7 @@ void tell_as(G& g, Tell tell) {
   M* const m = rt::enter();
   if (m == nullptr) return;
   {
-    const rt::traced::stack_of_caller at(g, __builtin_frame_address(0));
+    const rt::trace::place at = rt::traced::place_of(g, __builtin_frame_address(0));
     tell(*m, rt::traced::subject(g), at);
   }
   rt::leave(m);
@@ -254,7 +254,7 @@ void log_in(std::uint64_t task, std::string_view category, std::string_view mess
   G* const g = traced_goroutine();
   if (g == nullptr) return;
   if (task == 0 && g->extra != nullptr) task = g->extra->task;
-  tell_as(*g, [&](M& m, const rt::trace::goroutine& self, rt::trace::frames at) {
+  tell_as(*g, [&](M& m, const rt::trace::goroutine& self, const rt::trace::place& at) {
     m.trace.log(m.p->trace, self, task, category, message, at);
   });
 }
@@ -265,7 +265,7 @@ task::task(std::string_view type) {
   G* const g = traced_goroutine();
   if (g == nullptr) return;
   rt::goroutine_extra& extra = rt::extra_of(*g);
-  tell_as(*g, [&](M& m, const rt::trace::goroutine& self, rt::trace::frames at) {
+  tell_as(*g, [&](M& m, const rt::trace::goroutine& self, const rt::trace::place& at) {
     id_ = next_id();
     outer_ = extra.task;
     m.trace.task_begin(m.p->trace, self, id_, outer_, type, at);
@@ -279,7 +279,7 @@ task::~task() {
   if (g == nullptr) return;
   if (g->extra != nullptr && g->extra->task == id_) g->extra->task = outer_;
   if (!enabled()) return;
-  tell_as(*g, [&](M& m, const rt::trace::goroutine& self, rt::trace::frames at) {
+  tell_as(*g, [&](M& m, const rt::trace::goroutine& self, const rt::trace::place& at) {
     m.trace.task_end(m.p->trace, self, id_, at);
   });
 }
@@ -300,7 +300,7 @@ void region::begin(std::uint64_t task, std::string_view type) {
   rt::goroutine_extra& extra = rt::extra_of(*g);
   type_ = type;
   task_ = task != 0 ? task : extra.task;
-  tell_as(*g, [&](M& m, const rt::trace::goroutine& self, rt::trace::frames at) {
+  tell_as(*g, [&](M& m, const rt::trace::goroutine& self, const rt::trace::place& at) {
     if (!m.trace.region_begin(m.p->trace, self, task_, type_, at)) return;
     id_ = next_id();
     goroutine_ = g->id;
@@ -314,7 +314,7 @@ region::~region() {
   G* const g = rt::current_g();
   if (g == nullptr || g->id != goroutine_ || g->extra->region != id_) return;
   bool told = !enabled();  // then there is nobody to be misled
-  tell_as(*g, [&](M& m, const rt::trace::goroutine& self, rt::trace::frames at) {
+  tell_as(*g, [&](M& m, const rt::trace::goroutine& self, const rt::trace::place& at) {
     told |= m.trace.region_end(m.p->trace, self, task_, type_, at) || !enabled();
   });
   if (told) g->extra->region = outer_;

@@ -79,17 +79,10 @@ namespace traced {
 
 trace::goroutine subject(G& g) { return {&mark_of(g), trace_id_of(g), &g}; }
 
-stack_of_caller::stack_of_caller(const G& g, const void* frame) {
+trace::place place_of(const G& g, const void* frame) {
   const stack* const on = g.fiber.stack;
-  if (on == nullptr) return;  // it has ended
-  count_ = trace::walk_frames(frame, on->low, on->high, frames_);
-}
-
-stack_of_caller::stack_of_caller(const G& g, const os::signal_event& at) {
-  frames_[0] = at.program_counter + 1;  // as if it was a call that returns there
-  count_ =
-      1 + trace::walk_frames(reinterpret_cast<const void*>(at.frame_pointer), g.fiber.stack->low,
-                             g.fiber.stack->high, std::span(frames_).subspan(1));
+  if (on == nullptr) return {};  // it has ended
+  return {0, frame, on->low, on->high};
 }
 
 [[gnu::noinline]] void create(M* m, G& g) {
@@ -99,8 +92,8 @@ stack_of_caller::stack_of_caller(const G& g, const os::signal_event& at) {
   } else if (G* const self = m->current) {
     const trace::goroutine by = subject(*self);
     // The place says enough: to walk the stack would double the price.
-    const auto place = reinterpret_cast<std::uintptr_t>(g.spawn_site);
-    m->trace.go_create(m->p->trace, &by, made, {&place, 1});
+    const auto site = reinterpret_cast<std::uintptr_t>(g.spawn_site);
+    m->trace.go_create(m->p->trace, &by, made, {.pc = site});
   } else {
     m->trace.go_create(m->p->trace, nullptr, made, {});
   }
@@ -111,16 +104,17 @@ stack_of_caller::stack_of_caller(const G& g, const os::signal_event& at) {
 [[gnu::noinline]] void start(M& m, G& g) { m.trace.go_start(m.p->trace, subject(g)); }
 
 [[gnu::noinline]] void block(M& m, G& g, wait_reason why) {
-  m.trace.go_block(m.p->trace, subject(g), as_text(why),
-                   stack_of_caller(g, __builtin_frame_address(0)));
+  m.trace.go_block(m.p->trace, subject(g), as_text(why), place_of(g, __builtin_frame_address(0)));
 }
 
 [[gnu::noinline]] void stop(M& m, G& g, trace::text why) {
-  m.trace.go_stop(m.p->trace, subject(g), why, stack_of_caller(g, __builtin_frame_address(0)));
+  m.trace.go_stop(m.p->trace, subject(g), why, place_of(g, __builtin_frame_address(0)));
 }
 
 [[gnu::noinline]] void stop_at(M& m, G& g, const os::signal_event& at) {
-  m.trace.go_stop(m.p->trace, subject(g), trace::text::preempted, stack_of_caller(g, at));
+  trace::place stopped = place_of(g, reinterpret_cast<const void*>(at.frame_pointer));
+  stopped.pc = at.program_counter + 1;  // as if it was a call that returns there
+  m.trace.go_stop(m.p->trace, subject(g), trace::text::preempted, stopped);
 }
 
 [[gnu::noinline]] void destroy(M& m, G& g) { m.trace.go_destroy(m.p->trace, subject(g)); }
@@ -132,14 +126,14 @@ stack_of_caller::stack_of_caller(const G& g, const os::signal_event& at) {
   if (m == nullptr || m->in_call) {
     trace::outside_stream()->go_unblock(woken, {});
   } else if (const G* const self = m->current) {
-    m->trace.go_unblock(woken, stack_of_caller(*self, __builtin_frame_address(0)));
+    m->trace.go_unblock(woken, place_of(*self, __builtin_frame_address(0)));
   } else {
     m->trace.go_unblock(woken, {});
   }
 }
 
 [[gnu::noinline]] void syscall_begin(M& m, G& g) {
-  m.trace.syscall_begin(m.p->trace, subject(g), stack_of_caller(g, __builtin_frame_address(0)));
+  m.trace.syscall_begin(m.p->trace, subject(g), place_of(g, __builtin_frame_address(0)));
 }
 [[gnu::noinline]] void syscall_end(M& m, G& g) { m.trace.syscall_end(m.p->trace, subject(g)); }
 [[gnu::noinline]] void syscall_end_blocked(M& m, G& g) { m.trace.syscall_end_blocked(subject(g)); }

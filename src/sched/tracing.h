@@ -28,18 +28,7 @@ void found_asleep(M& m, P& p);
 // For those who tell more than the stations do.
 trace::goroutine subject(G& g);
 // Where the running goroutine is, as far as frame pointers lead from `frame`.
-class stack_of_caller {
- public:
-  stack_of_caller(const G& g, const void* frame);
-  // Where a signal has stopped it.
-  stack_of_caller(const G& g, const os::signal_event& at);
-  operator trace::frames() const { return {frames_, count_}; }
-
- private:
-  static constexpr std::size_t k_deepest = 32;
-  std::uintptr_t frames_[k_deepest];
-  std::size_t count_ = 0;
-};
+trace::place place_of(const G& g, const void* frame);
 
 }  // namespace traced
 

@@ -1,6 +1,5 @@
 #include "trace/stream.h"
 
-#include <algorithm>
 #include <atomic>
 #include <iterator>
 
@@ -91,12 +90,8 @@ void stream::next_buffer() {
 
 template <event kind, class... Numbers>
 void stream::write(Numbers... numbers) {
-  if (to_->in == nullptr) [[unlikely]]
-    next_buffer();
-  if (to_->out.template write<kind>(now_, numbers...)) [[likely]]
-    return;
-  next_buffer();
-  to_->out.template write<kind>(now_, numbers...);
+  // Nothing fits into a batch that has not begun.
+  while (!to_->out.template write<kind>(now_, numbers...)) next_buffer();
 }
 
 // The first section of the thread in this generation: what is bound to it is listed, unless the
@@ -168,23 +163,49 @@ void stream::flush(std::uint64_t generation) {
   if (from.in == nullptr || from.in->generation != generation) return;
   from.in->size = from.out.finish().size();
   push_finished(from.in);
-  from.in = nullptr;
+  from = {};
 }
 
 // ---- Names ------------------------------------------------------------------------------------
 
-std::uint32_t stream::stack_of(frames at) {
-  if (at.empty()) return 0;
-  if (at.size() > std::size(known_stacks_->frames)) return names_->stack(at);
-  std::uintptr_t sum = 0;
-  for (const std::uintptr_t frame : at) sum += frame;
-  known_stack& known = known_stacks_[place_of(sum)];
-  bool same = known.count == at.size();
-  for (std::size_t i = 0; same && i < at.size(); ++i) same = known.frames[i] == at[i];
-  if (!same) {
-    known.count = static_cast<std::uint32_t>(at.size());
-    known.id = names_->stack(at);
-    std::copy(at.begin(), at.end(), known.frames);
+// As walk() would find it: the same frames, and no more.
+bool stream::known_stack::is_at(const place& at) const {
+  if (count == 0) return false;
+  std::size_t i = 0;
+  if (at.pc != 0 && at.pc != frames[i++]) return false;
+  frame_chain chain(at);
+  for (; i < count; ++i, chain.go_up()) {
+    if (!chain.more() || chain.pc() != frames[i]) return false;
+  }
+  return count == std::size(frames) || !chain.more() || !os::is_code(chain.pc());
+}
+
+void stream::known_stack::walk(const place& at) {
+  os::code_look code;
+  count = 0;
+  if (at.pc != 0) frames[count++] = at.pc;
+  for (frame_chain chain(at); count < std::size(frames) && chain.more(); chain.go_up()) {
+    if (!code.is_code(chain.pc())) return;
+    frames[count++] = chain.pc();
+  }
+}
+
+std::uint32_t stream::stack_of_chain(const place& at) {
+  const auto depth = static_cast<const char*>(at.high) - static_cast<const char*>(at.frame);
+  known_stack& known = known_by(static_cast<std::uintptr_t>(depth));
+  if (!known.is_at(at)) {
+    known.walk(at);
+    known.id = names_->stack({known.frames, known.count});
+  }
+  return known.id;
+}
+
+std::uint32_t stream::stack_of_one(std::uintptr_t frame) {
+  known_stack& known = known_by(frame);
+  if (known.count != 1 || known.frames[0] != frame) {
+    known.count = 1;
+    known.frames[0] = frame;
+    known.id = names_->stack({&frame, 1});
   }
   return known.id;
 }
@@ -338,7 +359,7 @@ void stream::go_start(proc& p, const goroutine& g) {
   start_runnable(g);
 }
 
-void stream::go_block(proc& p, const goroutine& g, text reason, frames at) {
+void stream::go_block(proc& p, const goroutine& g, text reason, const place& at) {
   const section open(*this);
   if (!open) return;
   run(p, g);
@@ -349,7 +370,7 @@ void stream::go_block(proc& p, const goroutine& g, text reason, frames at) {
   moment_lasts_ = true;
 }
 
-void stream::go_stop(proc& p, const goroutine& g, text reason, frames at) {
+void stream::go_stop(proc& p, const goroutine& g, text reason, const place& at) {
   const section open(*this);
   if (!open) return;
   run(p, g);
@@ -370,17 +391,16 @@ void stream::go_destroy(proc& p, const goroutine& g) {
   moment_lasts_ = true;
 }
 
-void stream::go_create(proc& p, const goroutine* self, const goroutine& made, frames at) {
+void stream::go_create(proc& p, const goroutine* self, const goroutine& made, const place& at) {
   const section open(*this);
   if (!open) return;
   self != nullptr ? run(p, *self) : hold(p);
   const goroutine_facts facts = facts_of(made);
   made.mark->set({generation_, belief::runnable, 0});
-  write<event::go_create>(made.id, name_of(facts),
-                          at.size() == 1 ? stack_of_one(at[0]) : stack_of(at));
+  write<event::go_create>(made.id, name_of(facts), stack_of(at));
 }
 
-void stream::go_unblock(const goroutine& g, frames at) {
+void stream::go_unblock(const goroutine& g, const place& at) {
   const bool lasts = moment_lasts_;
   const section open(*this, section::clock::same_moment);
   if (!open) return;
@@ -404,7 +424,7 @@ void stream::go_unblock(const goroutine& g, frames at) {
 
 // ---- Blocking calls ---------------------------------------------------------------------------
 
-void stream::syscall_begin(proc& p, const goroutine& g, frames at) {
+void stream::syscall_begin(proc& p, const goroutine& g, const place& at) {
   const section open(*this);
   if (!open) return;
   run(p, g);
@@ -453,14 +473,14 @@ void stream::found_running(proc& p, const goroutine& g) {
 // ---- What the program says about itself -------------------------------------------------------
 
 void stream::task_begin(proc& p, const goroutine& g, std::uint64_t task, std::uint64_t parent,
-                        std::string_view type, frames at) {
+                        std::string_view type, const place& at) {
   const section open(*this);
   if (!open) return;
   run(p, g);
   write<event::task_begin>(task, parent, names_->text_id(type), stack_of(at));
 }
 
-void stream::task_end(proc& p, const goroutine& g, std::uint64_t task, frames at) {
+void stream::task_end(proc& p, const goroutine& g, std::uint64_t task, const place& at) {
   const section open(*this);
   if (!open) return;
   run(p, g);
@@ -470,7 +490,7 @@ void stream::task_end(proc& p, const goroutine& g, std::uint64_t task, frames at
 // A region without a name cannot be told: readers want both ends to have the same.
 template <event kind>
 bool stream::region(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
-                    frames at) {
+                    const place& at) {
   const section open(*this);
   if (!open) return false;
   run(p, g);
@@ -481,17 +501,17 @@ bool stream::region(proc& p, const goroutine& g, std::uint64_t task, std::string
 }
 
 bool stream::region_begin(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
-                          frames at) {
+                          const place& at) {
   return region<event::region_begin>(p, g, task, type, at);
 }
 
 bool stream::region_end(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
-                        frames at) {
+                        const place& at) {
   return region<event::region_end>(p, g, task, type, at);
 }
 
 void stream::log(proc& p, const goroutine& g, std::uint64_t task, std::string_view category,
-                 std::string_view message, frames at) {
+                 std::string_view message, const place& at) {
   const section open(*this);
   if (!open) return;
   run(p, g);
@@ -517,25 +537,5 @@ void prepare_outside_stream() { (void)shared_stream(); }
 outside_stream::outside_stream() { g_outside_lock.acquire(); }
 outside_stream::~outside_stream() { g_outside_lock.release(); }
 stream* outside_stream::operator->() const { return &shared_stream(); }
-
-// ---- Stacks -----------------------------------------------------------------------------------
-
-std::size_t walk_frames(const void* frame, const void* low, const void* high,
-                        std::span<std::uintptr_t> out) {
-  auto at = reinterpret_cast<std::uintptr_t>(frame);
-  const auto from = reinterpret_cast<std::uintptr_t>(low);
-  const std::uintptr_t last = reinterpret_cast<std::uintptr_t>(high) - 2 * sizeof(at) - from;
-  os::code_look code;
-  std::size_t count = 0;
-  // Below `from` the difference is huge.
-  while (count < out.size() && at - from <= last && at % sizeof(at) == 0) {
-    const auto* const words = reinterpret_cast<const std::uintptr_t*>(at);
-    if (!code.is_code(words[1])) break;
-    out[count++] = words[1];
-    if (words[0] <= at) break;
-    at = words[0];
-  }
-  return count;
-}
 
 }  // namespace magpie::rt::trace

@@ -45,7 +45,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <iterator>
 #include <string_view>
 
 #include "base/atomic.h"
@@ -58,6 +58,7 @@
 #include "trace/buffer.h"
 #include "trace/format.h"
 #include "trace/mark.h"
+#include "trace/place.h"
 #include "trace/tables.h"
 
 namespace magpie::rt::trace {
@@ -99,8 +100,6 @@ using describe_goroutine = goroutine_facts (*)(const void* record);
 // By whoever knows what the records are, before the first one is spoken of.
 void set_description(describe_goroutine);
 
-using frames = std::span<const std::uintptr_t>;
-
 class stream {
  public:
   explicit stream(std::uint64_t thread);
@@ -114,16 +113,16 @@ class stream {
 
   // Goroutines; `g` is about to do what the name says, on `p`.
   void go_start(proc& p, const goroutine& g);
-  void go_block(proc& p, const goroutine& g, text reason, frames at);
-  void go_stop(proc& p, const goroutine& g, text reason, frames at);
+  void go_block(proc& p, const goroutine& g, text reason, const place& at);
+  void go_stop(proc& p, const goroutine& g, text reason, const place& at);
   void go_destroy(proc& p, const goroutine& g);
   // By `self`, or by nobody: a timer, or one who has no goroutine just now.
-  void go_create(proc& p, const goroutine* self, const goroutine& made, frames at);
-  void go_unblock(const goroutine& g, frames at);
+  void go_create(proc& p, const goroutine* self, const goroutine& made, const place& at);
+  void go_unblock(const goroutine& g, const place& at);
 
   // Blocking calls. The P stays bound until it is lost: by stop(), or by proc_steal() in the name
   // of this thread.
-  void syscall_begin(proc& p, const goroutine& g, frames at);
+  void syscall_begin(proc& p, const goroutine& g, const place& at);
   void syscall_end(proc& p, const goroutine& g);
   void syscall_end_blocked(const goroutine& g);  // before it has a P again
   void proc_steal(proc& p);
@@ -134,15 +133,15 @@ class stream {
 
   // What the program says about itself.
   void task_begin(proc& p, const goroutine& g, std::uint64_t task, std::uint64_t parent,
-                  std::string_view type, frames at);
-  void task_end(proc& p, const goroutine& g, std::uint64_t task, frames at);
+                  std::string_view type, const place& at);
+  void task_end(proc& p, const goroutine& g, std::uint64_t task, const place& at);
   // Whether they were written.
   bool region_begin(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
-                    frames at);
+                    const place& at);
   bool region_end(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
-                  frames at);
+                  const place& at);
   void log(proc& p, const goroutine& g, std::uint64_t task, std::string_view category,
-           std::string_view message, frames at);
+           std::string_view message, const place& at);
 
   // A goroutine that stops and the one that starts after it share one reading of the clock, which
   // is most of what an event costs. Not when the thread has looked for work in between.
@@ -180,7 +179,8 @@ class stream {
   template <event kind, class... Numbers>
   void write(Numbers... numbers);
   template <event kind>
-  bool region(proc& p, const goroutine& g, std::uint64_t task, std::string_view type, frames at);
+  bool region(proc& p, const goroutine& g, std::uint64_t task, std::string_view type,
+              const place& at);
   void next_buffer();
   void begin_generation(std::uint64_t generation);
   void bind_p(proc* p);
@@ -188,11 +188,12 @@ class stream {
 
   bool is_first() const;
   std::uint64_t introduce(const goroutine& g, mark_value& is);
-  std::uint32_t stack_of(frames at);
-  std::uint32_t stack_of_one(std::uintptr_t frame) {
-    const known_stack& known = known_stacks_[place_of(frame)];
-    return known.count == 1 && known.frames[0] == frame ? known.id : stack_of({&frame, 1});
+  std::uint32_t stack_of(const place& at) {
+    if (at.frame != nullptr) return stack_of_chain(at);
+    return at.pc != 0 ? stack_of_one(at.pc) : 0;
   }
+  std::uint32_t stack_of_chain(const place& at);
+  std::uint32_t stack_of_one(std::uintptr_t frame);
   std::uint32_t name_of(const goroutine_facts&);
   void hold(proc& p);
   void make_runnable(const goroutine& g, belief unless_known);
@@ -206,15 +207,18 @@ class stream {
   std::uint64_t now_ = 0;         // of the section
   bool moment_lasts_ = false;     // and of the next one
   tables* names_ = nullptr;       // of the generation
-  // Stacks seen lately, and their ids in this generation: a thread meets the same few again and
-  // again, and the table is in the caches of all.
+  // Stacks met lately, and their ids in this generation. Goroutines that do the same are at the
+  // same depth, by which they are found here.
   struct known_stack {
-    std::uint32_t count = 0;
+    std::uint32_t count = 0;  // 0: none
     std::uint32_t id;
-    std::uintptr_t frames[15];
-  } known_stacks_[16];
-  static std::size_t place_of(std::uintptr_t sum_of_frames) {
-    return (sum_of_frames ^ (sum_of_frames >> 4)) % 16;
+    std::uintptr_t frames[31];
+    bool is_at(const place& at) const;
+    void walk(const place& at);
+  };
+  known_stack known_stacks_[16];
+  known_stack& known_by(std::uintptr_t number) {
+    return known_stacks_[(number ^ (number >> 4)) % std::size(known_stacks_)];
   }
   slot* to_ = nullptr;
   slot slots_[2];
@@ -244,10 +248,5 @@ inline void create_later(const goroutine& g) {
   // relaxed: see on().
   g.mark->set({g_session.generation.load(relaxed), belief::unborn, 0});
 }
-
-// The chain of frame pointers that begins at `frame`, as far as it stays inside the stack and leads
-// to code; returns how many were written.
-std::size_t walk_frames(const void* frame, const void* low, const void* high,
-                        std::span<std::uintptr_t> out);
 
 }  // namespace magpie::rt::trace

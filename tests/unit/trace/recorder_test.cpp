@@ -15,6 +15,7 @@
 #include <magpie/magpie.h>
 
 #include "observe/trace_reader.h"
+#include "trace/place.h"
 #include "trace/recorder.h"
 #include "trace/tables.h"
 
@@ -106,6 +107,75 @@ TEST(Trace, WhatAPlainThreadSaysIsPassedOver) {
   EXPECT_EQ(task.id(), 0u);
   trace::stop();
   events_in(to.str());
+}
+
+// Two places at the same depth of the stack, whose inner frames are the same.
+[[gnu::noinline]] void say_something() {
+  trace::log("test", "something");
+  asm volatile("");  // no tail call
+}
+[[gnu::noinline]] void speak_on_the_left() {
+  say_something();
+  asm volatile("");
+}
+[[gnu::noinline]] void speak_on_the_right() {
+  say_something();
+  asm volatile("");
+}
+
+TEST(Trace, StacksThatDifferInAnOuterFrameAreToldApart) {
+  constexpr int k_rounds = 100;
+  std::ostringstream to;
+  trace::start(to);
+  run([] {
+    for (int i = 0; i < k_rounds; ++i) {
+      speak_on_the_left();
+      speak_on_the_right();
+    }
+  });
+  trace::stop();
+  const std::string text = to.str();
+  rt::trace_reader reader({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  int left = 0, right = 0;
+  for (rt::trace_event event; reader.next(event);) {
+    if (event.kind != rt::trace::event::log) continue;
+    for (const rt::trace_frame& frame : reader.stack(event.arguments[3])) {
+      left += frame.function.find("speak_on_the_left") != std::string_view::npos ? 1 : 0;
+      right += frame.function.find("speak_on_the_right") != std::string_view::npos ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(reader.error(), nullptr);
+  EXPECT_EQ(left, k_rounds);
+  EXPECT_EQ(right, k_rounds);
+}
+
+// Code without frame pointers leaves anything in the chain.
+TEST(FrameChain, StaysInsideTheStackAndGoesUpOnly) {
+  std::uintptr_t words[16] = {};
+  const auto at = [&](int i) { return reinterpret_cast<std::uintptr_t>(words + i); };
+  const auto frames = [&](const void* begin, const void* low, const void* high) {
+    std::vector<std::uintptr_t> pcs;
+    rt::trace::frame_chain chain({.frame = begin, .low = low, .high = high});
+    for (; chain.more() && pcs.size() < 10; chain.go_up()) pcs.push_back(chain.pc());
+    return pcs;
+  };
+  using pcs = std::vector<std::uintptr_t>;
+  words[2] = at(6);
+  words[3] = 33;
+  words[6] = at(14);
+  words[7] = 77;
+  words[14] = at(16);  // the end
+  words[15] = 15;
+  EXPECT_EQ(frames(words + 2, words, words + 16), (pcs{33, 77, 15}));
+  EXPECT_EQ(frames(words + 2, words, words + 15), (pcs{33, 77})) << "half of a frame";
+  EXPECT_EQ(frames(words + 2, words + 3, words + 16), pcs{}) << "below the stack";
+  EXPECT_EQ(frames(words + 16, words, words + 16), pcs{}) << "above the stack";
+  words[6] = at(2);
+  EXPECT_EQ(frames(words + 2, words, words + 16), (pcs{33, 77})) << "downwards";
+  words[6] = at(6);
+  EXPECT_EQ(frames(words + 2, words, words + 16), (pcs{33, 77})) << "to itself";
+  words[6] = at(14) + 1;
+  EXPECT_EQ(frames(words + 2, words, words + 16), (pcs{33, 77})) << "between two words";
 }
 
 TEST(FlightRecorder, RulesOfUse) {
