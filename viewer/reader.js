@@ -757,6 +757,10 @@ function traceReader() {
           m.g = to;
           break;
         }
+        case 39:  // GoLabel: its name from now on
+          if (m.g === null) this.fail(cursor, 'it needs a goroutine, and the thread runs none');
+          this.model.g.name.data[m.g.index] = this.text(cursor, a[0]);
+          break;
         case 40: case 41: case 42: case 43: case 44: this.annotation(cursor, time); break;
         default: break;  // the collector's and the like are not drawn
       }

@@ -154,6 +154,9 @@ void span_builder::add(const trace_event& event) {
     case event::go_status_stack:
       listed(event);
       break;
+    case event::go_label:
+      gs_[event.g].name = reader_.text(arguments[0]);
+      break;
     default:
       break;
   }

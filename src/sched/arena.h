@@ -21,11 +21,16 @@ struct g_arena {
   std::size_t used;         // Gs carved so far
   std::uint64_t trace_ids;  // what the ids in traces begin with
 
-  // One place for this head. At the end of the block: who spawned each, which is needed too seldom
-  // for a place in G.
-  static constexpr std::size_t k_capacity = k_size / (sizeof(G) + sizeof(std::uint64_t)) - 1;
+  // What is needed too seldom for a place in G. Written before it starts.
+  struct origin {
+    std::uint64_t parent;   // the goroutine that spawned it; 0: a plain thread or a timer
+    std::uintptr_t begins;  // its first function
+  };
+
+  // One place for this head. At the end of the block: where each comes from.
+  static constexpr std::size_t k_capacity = k_size / (sizeof(G) + sizeof(origin)) - 1;
   G* gs() { return reinterpret_cast<G*>(this) + 1; }
-  std::uint64_t* parents() { return reinterpret_cast<std::uint64_t*>(gs() + k_capacity); }
+  origin* origins() { return reinterpret_cast<origin*>(gs() + k_capacity); }
 
   // Neighbours run on different Ps, and write to their marks at every turn: so those that share a
   // cache line are of Gs that are far apart.
@@ -52,10 +57,9 @@ inline trace::mark& mark_of(const G& g) {
 // Unique in the process.
 inline std::uint64_t trace_id_of(const G& g) { return g_arena::of(g).trace_ids | look_at(g.id); }
 
-// The id of the goroutine that spawned it; 0: a plain thread or a timer. Written before it starts.
-inline std::uint64_t& parent_of(const G& g) {
+inline g_arena::origin& origin_of(const G& g) {
   g_arena& arena = g_arena::of(g);
-  return arena.parents()[&g - arena.gs()];
+  return arena.origins()[&g - arena.gs()];
 }
 
 }  // namespace magpie::rt

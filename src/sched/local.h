@@ -2,10 +2,12 @@
 // it is locked to, goroutine_locals.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "goroutine/g.h"
+#include "trace/stream.h"
 
 namespace magpie::rt {
 
@@ -31,6 +33,10 @@ struct goroutine_extra {
 
 // The running goroutine's, made if need be. User code, outside the gate: it allocates.
 goroutine_extra& extra_of(G&);
+
+// For those who look from outside; of a longer name the beginning. Returns its size, 0 for none.
+inline constexpr std::size_t k_longest_name = trace::k_longest_name;
+std::size_t copy_name(const G&, char (&to)[k_longest_name]);
 
 // At the goroutine's end: destroys its locals, newest first, and those they make meanwhile.
 void drop_extra(G&);

@@ -16,6 +16,7 @@
 #include "sched/defaults.h"
 #include "sched/gate.h"
 #include "sched/local.h"
+#include "sched/tracing.h"
 
 namespace magpie {
 
@@ -27,7 +28,7 @@ namespace {
 G& new_goroutine(const destination& to, M* m, std::size_t stack_size, const void* site) {
   G* const g = to.home.new_g(to.m);
   const G* const parent = m != nullptr ? m->current : current_g();  // null inside blocking()
-  parent_of(*g) = parent != nullptr ? parent->id : 0;
+  origin_of(*g).parent = parent != nullptr ? parent->id : 0;
   store_for_lookers(g->spawn_site, site);
   g->size_class = stack_size == 0 ? to.home.default_class() : class_for(stack_size);
   return *g;
@@ -219,6 +220,10 @@ void set_name(std::string_view name) {
   if (g == nullptr) return;
   const no_preempt whole;  // a dump may read the name of one that was stopped
   extra_of(*g).name = name;
+  M* const m = enter();
+  if (m == nullptr) return;
+  trace_name(*m, *g);
+  leave(m);
 }
 
 void yield() {

@@ -329,15 +329,20 @@ void log(const task& of, std::string_view category, std::string_view message) {
 
 class flight_recorder::memory final : public rt::trace::sink {
  public:
-  memory(duration min_age, std::size_t max_bytes) : min_age_(min_age), max_bytes_(max_bytes) {}
+  memory(duration min_age, std::size_t max_bytes)
+      : min_age_(std::max(min_age, duration::zero())), max_bytes_(max_bytes) {
+    // Several of them should fit, so that little is lost when the oldest one goes.
+    largest = max_bytes / 4;
+  }
 
   void take(const rt::trace::shared_generation& generation) override {
     const std::lock_guard hold(lock_);
     kept_.push_back({generation, rt::os::now()});
     bytes_ += generation->memory();
     const rt::os::nanos oldest = rt::os::now() - min_age_.count();
-    // One that ended before `oldest` is not needed; the last one is kept whatever its size.
-    while (kept_.size() > 1 && (kept_.front().ended < oldest || bytes_ > max_bytes_)) {
+    // One that ended before `oldest` is not needed. Two are kept whatever their size: the last one
+    // may have just begun, when somebody asks.
+    while (kept_.size() > 2 && (kept_.front().ended < oldest || bytes_ > max_bytes_)) {
       bytes_ -= kept_.front().bytes->memory();
       kept_.pop_front();
     }

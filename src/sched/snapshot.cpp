@@ -45,8 +45,6 @@ constexpr os::nanos k_patience = 20'000'000;
 // How long one who dies waits for a lock that somebody may hold for ever.
 constexpr os::nanos k_dying_patience = 100'000'000;
 
-constexpr std::size_t k_longest_name = 128;
-
 void pause(os::nanos time) {
   os::futex_word nobody{0};
   os::futex_wait(nobody, 0, os::now() + time);
@@ -167,7 +165,7 @@ scheduler::reading scheduler::read_pinned(const G& g, snapshot& out) const {
 
   goroutine_record r;
   r.id = g.id;
-  r.parent = parent_of(g);
+  r.parent = origin_of(g).parent;
   r.runtime = out.runtime_;
   r.state = is_caller ? goroutine_state::running : state;
   r.locked = g.locked;
@@ -243,10 +241,8 @@ void scheduler::read_batch(G* const* batch, std::size_t count, snapshot& out) {
 
 // ---- One that runs ----------------------------------------------------------------------------
 
-namespace {
-
 // Of one that may go on at any moment: from copies, each of which may be of anything.
-std::size_t copy_name(const G& g, char* to) {
+std::size_t copy_name(const G& g, char (&to)[k_longest_name]) {
   alignas(goroutine_extra) std::byte copy[sizeof(goroutine_extra)];
   const auto place = reinterpret_cast<std::uintptr_t>(racy(g.extra));
   if (place == 0 || os::copy_memory(place, copy, sizeof copy) != sizeof copy) return 0;
@@ -254,8 +250,6 @@ std::size_t copy_name(const G& g, char* to) {
   const std::size_t size = std::min(name.size(), k_longest_name);
   return os::copy_memory(reinterpret_cast<std::uintptr_t>(name.data()), to, size);
 }
-
-}  // namespace
 
 // Under the lock, so that the M is there.
 M* scheduler::runner_of_locked(const G& g) const {
@@ -302,7 +296,7 @@ bool scheduler::read_running(const G& g, snapshot& out) {
   running_look& look = g_look;
   goroutine_record r;
   r.id = racy(g.id);
-  r.parent = racy(parent_of(g));
+  r.parent = racy(origin_of(g).parent);
   r.runtime = out.runtime_;
   r.spawn_site = racy(g.spawn_site);
   r.locked = racy(g.locked);

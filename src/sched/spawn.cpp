@@ -8,6 +8,7 @@
 // each, and a goroutine that follows a finished one simply runs on the stack which that one just
 // left warm, without any switch.
 
+#include <cstring>
 #include <iterator>
 #include <new>
 #include <span>
@@ -100,8 +101,21 @@ void scheduler::free_g(M* m, G* g) {
   for (G* const surplus : batch) free_gs_.push_back(surplus);
 }
 
+namespace {
+
+// What names it in traces, if it has no name.
+std::uintptr_t first_function(const G& g) {
+  if (!g.task->is_function) return reinterpret_cast<std::uintptr_t>(g.task->run);
+  std::uintptr_t function;
+  std::memcpy(&function, g.closure, sizeof function);
+  return function;
+}
+
+}  // namespace
+
 void scheduler::spawn(M* m, G* g) {
   check_not_forked();
+  store_for_lookers(origin_of(*g).begins, first_function(*g));
   if (m != nullptr) {
     P& p = *m->p;
     if (p.next_goroutine_id == p.end_goroutine_id) {
@@ -129,7 +143,8 @@ void scheduler::spawn(M* m, G* g) {
 void scheduler::spawn_announced(M* m, G* g) {
   // relaxed: only distinct numbers are wanted.
   store_for_lookers(g->id, goroutine_ids_.fetch_add(1, relaxed));
-  parent_of(*g) = 0;
+  origin_of(*g).parent = 0;
+  store_for_lookers(origin_of(*g).begins, first_function(*g));
   trace_create(m, *g);
   g->transition(goroutine_state::dead, goroutine_state::runnable);
   if (m == nullptr) return push_from_outside(g);

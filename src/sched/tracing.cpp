@@ -3,12 +3,12 @@
 #include "sched/tracing.h"
 
 #include <atomic>
-#include <cstring>
 #include <span>
 
 #include "os/fence.h"
 #include "sched/arena.h"
 #include "sched/local.h"
+#include "sched/racy.h"
 #include "sched/scheduler.h"
 #include "trace/recorder.h"
 
@@ -62,12 +62,18 @@ trace::goroutine_facts describe(const void* record) {
   const G& g = *static_cast<const G*>(record);
   trace::goroutine_facts facts;
   if (g.extra != nullptr) facts.name = g.extra->name;
-  if (g.task != nullptr && g.task->is_function) {
-    std::memcpy(&facts.entry, g.closure, sizeof facts.entry);
-  } else if (g.task != nullptr) {
-    facts.entry = reinterpret_cast<std::uintptr_t>(g.task->run);
-  }
+  facts.begins = origin_of(g).begins;
   facts.spawned = reinterpret_cast<std::uintptr_t>(g.spawn_site);
+  return facts;
+}
+
+// By the recorder, of one that may go on at any moment.
+trace::goroutine_facts look_at_one(const void* record, char (&for_name)[trace::k_longest_name]) {
+  const G& g = *static_cast<const G*>(record);
+  trace::goroutine_facts facts;
+  if (racy(g.extra) != nullptr) facts.name = {for_name, copy_name(g, for_name)};
+  facts.begins = look_at(origin_of(g).begins);
+  facts.spawned = reinterpret_cast<std::uintptr_t>(look_at(g.spawn_site));
   return facts;
 }
 
@@ -141,13 +147,14 @@ trace::place place_of(const G& g, const void* frame) {
 [[gnu::noinline]] void found_asleep(M& m, P& p) {
   m.trace.found_asleep(p.trace, subject(*m.current));
 }
+[[gnu::noinline]] void name(M& m, G& g) { m.trace.go_label(m.p->trace, subject(g), g.extra->name); }
 
 }  // namespace traced
 
 // ---- What the recorder asks for ---------------------------------------------------------------
 
 void scheduler::join_traces() {
-  trace::set_description(describe);
+  trace::set_description(describe, look_at_one);
   trace::add_source(*this);
 }
 
@@ -180,7 +187,7 @@ void scheduler::list(trace::lister& out) {
         default:
           break;
       }
-      out.goroutine(mark_of(g), trace_id_of(g), state, look_at(g.spawn_site));
+      out.goroutine(mark_of(g), trace_id_of(g), state, &g);
     }
   }
 }

@@ -24,6 +24,7 @@ void syscall_end(M& m, G& g);
 void syscall_end_blocked(M& m, G& g);
 void lost_p_in_call(M& m, P& p);
 void found_asleep(M& m, P& p);
+void name(M& m, G& g);
 
 // For those who tell more than the stations do.
 trace::goroutine subject(G& g);
@@ -99,6 +100,12 @@ inline void trace_lost_p_in_call(M& m, P& p) {
 inline void trace_found_asleep(M& m, P& p) {
   if (trace::on()) [[unlikely]]
     traced::found_asleep(m, p);
+}
+
+// The running goroutine has got a name.
+inline void trace_name(M& m, G& g) {
+  if (trace::on()) [[unlikely]]
+    traced::name(m, g);
 }
 
 inline void trace_proc_start(M& m, P& p) {

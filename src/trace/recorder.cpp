@@ -16,9 +16,7 @@
 namespace magpie::rt::trace {
 namespace {
 
-// A generation that has grown so large ends early: its bytes are kept in memory until it ends.
-constexpr std::uint64_t k_large = 16 << 20;
-// How often the recorder looks whether it has.
+// How often the recorder looks whether the generation has become large.
 constexpr os::nanos k_look = 50'000'000;
 
 constinit os::lock g_streams_lock{os::lock_rank::trace_streams};
@@ -173,7 +171,10 @@ class recorder final : lister {
     return done;
   }
 
-  bool is_large() const { return bytes_finished() - bytes_before_ > k_large + 4 * listed_bytes_; }
+  // What every generation begins with must not make it so.
+  bool is_larger_than(std::uint64_t limit) const {
+    return bytes_finished() - bytes_before_ > limit + 4 * listed_bytes_;
+  }
 
  private:
   static void make_known(std::uint64_t generation) {
@@ -255,7 +256,7 @@ class recorder final : lister {
         [&](batch_writer& out) { return out.write<kind>(started_, numbers...); });
   }
 
-  void goroutine(mark& m, std::uint64_t id, belief state, const void* spawned) override {
+  void goroutine(mark& m, std::uint64_t id, belief state, const void* record) override {
     const std::uint64_t word = m.load();
     const mark_value is = mark::unpack(word);
     if (is.generation == generation_) return;
@@ -267,9 +268,16 @@ class recorder final : lister {
     if (known) state = is.state;
     if (state != belief::runnable && state != belief::waiting) return;  // its thread's business
     if (!m.claim(word, {generation_, state, 0})) return;
-    const auto frame = reinterpret_cast<std::uintptr_t>(spawned);
     const auto status = state == belief::runnable ? g_status::runnable : g_status::waiting;
-    list<event::go_status_stack>(id, k_nobody, status, names().stack({&frame, 1}));
+    list<event::go_status_stack>(id, k_nobody, status, name_of(record));
+  }
+
+  std::uint32_t name_of(const void* record) const {
+    char for_name[k_longest_name];
+    const goroutine_facts facts = how_to_look()(record, for_name);
+    if (!facts.name.empty()) return names().stack_named(facts.name);
+    const std::uintptr_t frame = frame_naming(facts);
+    return frame != 0 ? names().stack({&frame, 1}) : 0;
   }
 
   void proc(trace::proc& p, bool idle) override {
@@ -357,11 +365,11 @@ bool is_asked() {
   return g_request.load(acquire) != nullptr || g_death.load(acquire) == k_dying;
 }
 
-void wait_for_request(os::nanos until, const recorder& self) {
+void wait_for_request(os::nanos until, std::uint64_t largest, const recorder& self) {
   while (!is_asked()) {
     const os::nanos now = os::now();
     const bool is_over = g_death.load(relaxed) == k_saved;  // relaxed: its own
-    if (!is_over && (now >= until || self.is_large())) return;
+    if (!is_over && (now >= until || self.is_larger_than(largest))) return;
     const std::uint32_t seen = g_asked.load(acquire);  // pairs with ask()
     if (is_asked()) return;
     os::futex_wait(g_asked, seen, is_over ? os::k_never : std::min(until, now + k_look));
@@ -381,8 +389,12 @@ void recorder_main(void* started) {
   static_cast<os::note*>(started)->wake();
   while (!sinks.empty()) {
     os::nanos period = os::k_never;
-    for (const sink* s : sinks) period = std::min(period, s->period);
-    wait_for_request(os::now() + period, self);
+    std::uint64_t largest = ~std::uint64_t{0};
+    for (const sink* s : sinks) {
+      period = std::min(period, s->period);
+      largest = std::min(largest, s->largest);
+    }
+    wait_for_request(os::now() + period, largest, self);
     const bool dying = g_death.load(acquire) == k_dying;          // pairs with save_before_death()
     request* const asked = g_request.exchange(nullptr, acquire);  // pairs with ask()
     const std::vector<sink*> takers = sinks;

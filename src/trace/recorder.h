@@ -23,8 +23,8 @@ void remove_stream(stream&);
 class lister {
  public:
   // One that nobody runs; `state` as it is now, for those that the reader has never heard of:
-  // nothing for one that is not to be listed then. `spawned`: where.
-  virtual void goroutine(mark&, std::uint64_t id, belief state, const void* spawned) = 0;
+  // nothing for one that is not to be listed then. `record`: as in trace::goroutine.
+  virtual void goroutine(mark&, std::uint64_t id, belief state, const void* record) = 0;
   // `idle`: nobody holds it.
   virtual void proc(trace::proc&, bool idle) = 0;
 
@@ -96,6 +96,8 @@ class sink {
   virtual void take(const shared_generation&) = 0;
 
   os::nanos period = 1'000'000'000;  // how long a generation is, at most
+  // One that has grown so large ends early: its bytes are kept in memory until it ends.
+  std::uint64_t largest = 16 << 20;
 
  protected:
   ~sink() = default;

@@ -1,5 +1,6 @@
 #include "trace/stream.h"
 
+#include <algorithm>
 #include <atomic>
 #include <iterator>
 
@@ -15,6 +16,7 @@ constinit session_state g_session;
 namespace {
 
 constinit atomic<describe_goroutine> g_describe{nullptr};
+constinit atomic<look_at_goroutine> g_look{nullptr};
 
 goroutine_facts facts_of(const goroutine& g) {
   return g_describe.load(relaxed)(g.record);  // relaxed: set before there is any goroutine
@@ -22,8 +24,12 @@ goroutine_facts facts_of(const goroutine& g) {
 
 }  // namespace
 
-// relaxed: as above; all runtimes set the same.
-void set_description(describe_goroutine describe) { g_describe.store(describe, relaxed); }
+void set_description(describe_goroutine describe, look_at_goroutine look) {
+  g_describe.store(describe, relaxed);  // relaxed: as above; all runtimes set the same
+  g_look.store(look, relaxed);          // as above
+}
+
+look_at_goroutine how_to_look() { return g_look.load(relaxed); }  // relaxed: as above
 
 namespace {
 
@@ -177,15 +183,21 @@ bool stream::known_stack::is_at(const place& at) const {
   for (; i < count; ++i, chain.go_up()) {
     if (!chain.more() || chain.pc() != frames[i]) return false;
   }
-  return count == std::size(frames) || !chain.more() || !os::is_code(chain.pc());
+  return !chain.more() || !os::is_code(chain.pc());
 }
 
+// Of a stack that is too deep the first frames are kept and the last ones, among which is the one
+// that names the goroutine.
 void stream::known_stack::walk(const place& at) {
   os::code_look code;
   count = 0;
   if (at.pc != 0) frames[count++] = at.pc;
-  for (frame_chain chain(at); count < std::size(frames) && chain.more(); chain.go_up()) {
-    if (!code.is_code(chain.pc())) return;
+  for (frame_chain chain(at); chain.more() && code.is_code(chain.pc()); chain.go_up()) {
+    if (count == std::size(frames)) {
+      constexpr std::size_t k_last = 8;
+      std::copy(std::end(frames) - k_last + 1, std::end(frames), std::end(frames) - k_last);
+      --count;
+    }
     frames[count++] = chain.pc();
   }
 }
@@ -213,8 +225,7 @@ std::uint32_t stream::stack_of_one(std::uintptr_t frame) {
 // One frame: what names the goroutine in all tools.
 std::uint32_t stream::name_of(const goroutine_facts& facts) {
   if (!facts.name.empty()) return names_->stack_named(facts.name);
-  // A frame is a return address; the first byte of a function is not.
-  const std::uintptr_t frame = facts.entry != 0 ? facts.entry + 1 : facts.spawned;
+  const std::uintptr_t frame = frame_naming(facts);
   return frame != 0 ? stack_of_one(frame) : 0;
 }
 
@@ -233,7 +244,9 @@ std::uint64_t stream::introduce(const goroutine& g, mark_value& is) {
     if (is.generation < first) is.state = belief::nothing;
     if (is.generation == generation_ || is.state <= belief::unborn) return word;
     if (!g.mark->claim(word, {generation_, is.state, 0})) continue;
-    write<event::go_status>(g.id, k_nobody, as_status(is.state));
+    // With its name: the generations before this one may be gone.
+    const goroutine_facts facts = foreign_ ? goroutine_facts{} : facts_of(g);
+    write<event::go_status_stack>(g.id, k_nobody, as_status(is.state), name_of(facts));
     is = {generation_, is.state, 0};
     return 0;
   }
@@ -471,6 +484,13 @@ void stream::found_running(proc& p, const goroutine& g) {
 }
 
 // ---- What the program says about itself -------------------------------------------------------
+
+void stream::go_label(proc& p, const goroutine& g, std::string_view name) {
+  const section open(*this);
+  if (!open) return;
+  run(p, g);
+  write<event::go_label>(names_->text_id(name));
+}
 
 void stream::task_begin(proc& p, const goroutine& g, std::uint64_t task, std::uint64_t parent,
                         std::string_view type, const place& at) {

@@ -93,12 +93,21 @@ struct goroutine {
 // What is asked when one is introduced, of its owner only.
 struct goroutine_facts {
   std::string_view name;       // empty: none
-  std::uintptr_t entry = 0;    // its first function, while it has not started
+  std::uintptr_t begins = 0;   // its first function
   std::uintptr_t spawned = 0;  // where
 };
 using describe_goroutine = goroutine_facts (*)(const void* record);
+// The recorder's way: without owning it. The name may be cut, and is kept in `for_name`.
+inline constexpr std::size_t k_longest_name = 128;
+using look_at_goroutine = goroutine_facts (*)(const void* record, char (&for_name)[k_longest_name]);
+// One frame that stands for it where it has no name; 0: none is known.
+inline std::uintptr_t frame_naming(const goroutine_facts& facts) {
+  // A frame is a return address; the first byte of a function is not.
+  return facts.begins != 0 ? facts.begins + 1 : facts.spawned;
+}
 // By whoever knows what the records are, before the first one is spoken of.
-void set_description(describe_goroutine);
+void set_description(describe_goroutine, look_at_goroutine);
+look_at_goroutine how_to_look();
 
 class stream {
  public:
@@ -132,6 +141,7 @@ class stream {
   void found_running(proc& p, const goroutine& g);
 
   // What the program says about itself.
+  void go_label(proc& p, const goroutine& g, std::string_view name);
   void task_begin(proc& p, const goroutine& g, std::uint64_t task, std::uint64_t parent,
                   std::string_view type, const place& at);
   void task_end(proc& p, const goroutine& g, std::uint64_t task, const place& at);

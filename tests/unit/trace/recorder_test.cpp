@@ -149,6 +149,86 @@ TEST(Trace, StacksThatDifferInAnOuterFrameAreToldApart) {
   EXPECT_EQ(right, k_rounds);
 }
 
+// What the readers call them: by the outermost frame of a status or a birth, or by a label.
+std::multiset<std::string> names_in(const std::string& text) {
+  rt::trace_reader reader({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  std::multiset<std::string> names;
+  for (rt::trace_event event; reader.next(event);) {
+    if (event.kind == rt::trace::event::go_status_stack) {
+      const auto frames = reader.stack(event.arguments[3]);
+      names.emplace(frames.empty() ? "" : frames.back().function);
+    }
+    if (event.kind == rt::trace::event::go_label) names.emplace(reader.text(event.arguments[0]));
+  }
+  EXPECT_EQ(reader.error(), nullptr);
+  return names;
+}
+
+struct one_who_waits {
+  event& go_on;
+  void operator()() const { go_on.wait(); }
+};
+
+// They were there before the trace, and every generation may be the first that is left.
+TEST(Trace, ThoseWhoWaitAreListedByTheirNames) {
+  event go_on;
+  runtime own(config{.procs = 1});
+  own.go([&go_on] {
+    go(spawn_options{.name = "waiter"}, one_who_waits{go_on});
+    go(one_who_waits{go_on});
+  });
+  while (own.read_stats().parks != 2) std::this_thread::yield();
+  std::ostringstream to;
+  trace::start(to);
+  rt::trace::cut();
+  rt::trace::cut();
+  go_on.set();
+  while (own.read_stats().goroutines != 0) std::this_thread::yield();
+  trace::stop();
+  const std::multiset<std::string> names = names_in(to.str());
+  EXPECT_EQ(names.count("waiter"), 3u);
+  const auto is_function = [](const std::string& name) {
+    return name.find("one_who_waits") != std::string::npos;
+  };
+  EXPECT_EQ(std::count_if(names.begin(), names.end(), is_function), 3)
+      << testing::PrintToString(names);
+}
+
+TEST(Trace, ANameThatIsGivenLaterIsTold) {
+  std::ostringstream to;
+  trace::start(to);
+  run([] { this_goroutine::set_name("late name"); });
+  trace::stop();
+  EXPECT_EQ(names_in(to.str()).count("late name"), 1u);
+}
+
+// The last frame names the goroutine.
+[[gnu::noinline]] int dive(int depth) {
+  if (depth == 0) {
+    trace::log("test", "deep");
+    return 0;
+  }
+  const int below = dive(depth - 1);
+  asm volatile("");
+  return below + 1;
+}
+
+TEST(Trace, ADeepStackKeepsItsLastFrame) {
+  std::ostringstream to;
+  trace::start(to);
+  run([] { dive(100); });
+  trace::stop();
+  const std::string text = to.str();
+  rt::trace_reader reader({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  std::string last;
+  for (rt::trace_event event; reader.next(event);) {
+    if (event.kind == rt::trace::event::log)
+      last = reader.stack(event.arguments[3]).back().function;
+  }
+  EXPECT_FALSE(last.empty());
+  EXPECT_EQ(last.find("dive"), std::string::npos) << last;
+}
+
 // Code without frame pointers leaves anything in the chain.
 TEST(FrameChain, StaysInsideTheStackAndGoesUpOnly) {
   std::uintptr_t words[16] = {};
@@ -194,6 +274,28 @@ TEST(FlightRecorder, RulesOfUse) {
   EXPECT_GT(events_in(more.str()), events_in(to.str()));
   recorder.stop();
   EXPECT_FALSE(recorder.enabled());
+}
+
+// More than it may keep, and more at once than fits: what is left is what was last.
+TEST(FlightRecorder, KeepsAsMuchAsItMay) {
+  trace::flight_recorder recorder(std::chrono::seconds(100), 1 << 20);
+  recorder.start();
+  run([] {
+    channel<int> there, back;
+    go([=] {
+      while (const auto i = there.receive()) back.send(*i);
+      back.close();
+    });
+    for (int i = 0; i < 100'000; ++i) {
+      there.send(i);
+      back.receive();
+    }
+    there.close();
+    back.receive();
+  });
+  std::ostringstream to;
+  recorder.write_to(to);
+  EXPECT_GT(events_in(to.str()), 20'000u);
 }
 
 TEST(FlightRecorder, RunsBesideATraceAndAnother) {
