@@ -6,6 +6,7 @@
 
 import base64
 import json
+import os
 import pathlib
 import re
 import stat
@@ -177,6 +178,22 @@ class Tool(unittest.TestCase):
             self.assertEqual(base64.b64decode(carried.group(1)), trace.read_bytes())
             self.assertNotRegex(page, r'(src|href)="(?!data:)', "everything is inside")
             out.unlink()
+
+    def test_only_files_become_their_owners_own(self):
+        trace = DATA / "go_exec.trace"
+        device = os.stat("/dev/null").st_mode
+        if os.geteuid() == 0:
+            self.addCleanup(os.chmod, "/dev/null", stat.S_IMODE(device))
+        pipe = self.path / "pipe"
+        os.mkfifo(pipe)
+        os.chmod(pipe, 0o640)
+        reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.DEVNULL)
+        self.addCleanup(reader.wait)
+        self.addCleanup(reader.kill)
+        for out, mode in (("/dev/null", device), (pipe, stat.S_IFIFO | 0o640)):
+            end = magpie("trace", "html", trace, "-o", out)
+            self.assertEqual(end.returncode, 0, end.stderr)
+            self.assertEqual(os.stat(out).st_mode, mode, out)
 
     def test_names_of_files_cannot_break_the_page(self):
         odd = self.path / 'a"><script>b&.trace'

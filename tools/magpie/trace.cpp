@@ -122,8 +122,8 @@ std::string output_name(const options& chosen, std::string_view ending) {
   return name.string();
 }
 
-// Calls `write` with the output stream, and says where it went. Only the owner may read it, also
-// where there was such a file before.
+// Calls `write` with the output stream, and says where it went. Only the owner may read a file, also
+// where there was such a file before; a device or a pipe is not ours to change.
 template <class Write>
 void write_output(const std::string& name, Write write) {
   if (name == "-") {
@@ -132,8 +132,10 @@ void write_output(const std::string& name, Write write) {
   }
   std::ofstream out(name, std::ios::binary | std::ios::trunc);
   if (!out) throw std::runtime_error("cannot write " + name);
-  std::filesystem::permissions(
-      name, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  if (std::filesystem::is_regular_file(name)) {
+    std::filesystem::permissions(
+        name, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
   write(out);
   out.close();
   if (!out) throw std::runtime_error("cannot write " + name);
