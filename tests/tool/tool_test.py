@@ -145,6 +145,27 @@ class Tool(unittest.TestCase):
         names = {event["name"] for event in json.loads(end.stdout)["traceEvents"]}
         self.assertTrue(any('m\ufffd.\n"\ufffds\\.' in name for name in names), names)
 
+    def test_texts_cannot_steer_the_terminal(self):
+        odd = self.path / "odd.trace"
+        escape = b"\x1b]0;\xc2\x9b\xff\x07"
+        whole = (DATA / "go_locks.trace").read_bytes()
+        odd.write_bytes(whole.replace(b"main.locks.func1", b"main." + escape + b"nc1"))
+        end = magpie("trace", "summary", odd)
+        self.assertEqual(end.returncode, 0, end.stderr)
+        self.assertIn("main.?]0;???nc1", end.stdout)
+
+        # A region that ends with the name of another one is said to, with both names.
+        whole = (DATA / "go_annotated.trace").read_bytes()
+        inner, outer = (whole[whole.index(b"\x05" + name) - 1] for name in (b"inner", b"parse"))
+        for at in range(len(whole) - 4):
+            if whole[at] == 43 and whole[at + 3] == inner:
+                broken = whole[:at + 3] + bytes([outer]) + whole[at + 4:]
+                odd.write_bytes(broken.replace(b"\x05inner", b"\x05\x1b[\xc2\x9bm"))
+                end = magpie("trace", "check", odd)
+                if "ends inside" in end.stderr:
+                    break
+        self.assertIn('ends inside "?[?m"', end.stderr)
+
     def test_perfetto_has_tracks_and_paired_slices(self):
         out = self.path / "trace.pf"
         end = magpie("trace", "convert", "--to", "perfetto", DATA / "go_syscalls.trace", "-o", out)

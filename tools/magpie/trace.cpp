@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "observe/text.h"
 #include "observe/trace_reader.h"
 #include "observe/trace_summary.h"
 #include "tools/magpie/chrome.h"
@@ -67,7 +68,8 @@ std::vector<std::uint8_t> read_file(const std::string& name) {
   return bytes;
 }
 
-// Says what is wrong with the file, if anything, and how much of it was good.
+// Says what is wrong with the file, if anything, and how much of it was good. The words may have
+// names from the file in them.
 int verdict(const options& chosen, const rt::trace_reader& reader, std::uint64_t events) {
   const rt::trace_error* const error = reader.error();
   if (error == nullptr && reader.generations() == 0) {
@@ -78,11 +80,12 @@ int verdict(const options& chosen, const rt::trace_reader& reader, std::uint64_t
     return k_failed;
   }
   if (error == nullptr) return 0;
+  const std::string what = rt::printable(error->what);
   if (error->cut) {
     std::cerr << chosen.file << ": the end is missing: the file is cut at byte " << error->offset
-              << ", as when a process is killed while it writes (" << error->what << ")\n";
+              << ", as when a process is killed while it writes (" << what << ")\n";
   } else {
-    std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << error->what << '\n';
+    std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << what << '\n';
   }
   std::cerr << chosen.file << ": before that, "
             << (events > 0 ? std::to_string(events) : std::string("no")) << " good events\n";
@@ -122,8 +125,8 @@ std::string output_name(const options& chosen, std::string_view ending) {
   return name.string();
 }
 
-// Calls `write` with the output stream, and says where it went. Only the owner may read a file, also
-// where there was such a file before; a device or a pipe is not ours to change.
+// Calls `write` with the output stream, and says where it went. Only the owner may read a file,
+// also where there was such a file before; a device or a pipe is not ours to change.
 template <class Write>
 void write_output(const std::string& name, Write write) {
   if (name == "-") {
