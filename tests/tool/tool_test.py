@@ -234,6 +234,28 @@ class Tool(unittest.TestCase):
             self.assertIn("good events", end.stderr)
             self.assertGreater(out.stat().st_size, 1000)
 
+    def test_a_page_of_a_broken_file_comes_with_a_word_about_it(self):
+        whole = (DATA / "go_spin.trace").read_bytes()
+        file, out = self.path / "some.trace", self.path / "page.html"
+        for content, code, said in [
+                (whole[:-40], 0, "the end is missing"),
+                (whole[:300], 1, "no good events"),
+                (whole[:16] + b"w" + whole[17:], 1, "broken at byte 16"),
+                (b"hello, world\n" * 10, 1, "this is not a trace"),
+                (b"", 1, "the file is empty"),
+                (b"go 1.23 trace\0\0\0", 1, "nothing in it")]:
+            file.write_bytes(content)
+            end = magpie("trace", "html", file, "-o", out)
+            self.assertEqual(end.returncode, code, end.stderr)
+            self.assertIn(said, end.stderr)
+            self.assertIn('id="trace"', out.read_text())
+            out.unlink()
+            if code:  # and there is nothing to serve
+                end = magpie("trace", "view", "--no-browser", file)
+                self.assertEqual(end.returncode, 1)
+                self.assertIn(said, end.stderr)
+        self.assertEqual(magpie("trace", "html", DATA / "go_spin.trace", "-o", out).stderr, "")
+
     def test_view_serves_on_loopback_who_knows_the_address(self):
         trace = DATA / "go_exec.trace"
         with subprocess.Popen([MAGPIE, "trace", "view", "--no-browser", str(trace)], stdout=subprocess.PIPE,

@@ -92,11 +92,30 @@ int verdict(const options& chosen, const rt::trace_reader& reader, std::uint64_t
   return k_failed;
 }
 
+std::uint64_t count_events(rt::trace_reader& reader) {
+  std::uint64_t events = 0;
+  for (rt::trace_event event; reader.next(event);) ++events;
+  return events;
+}
+
+// Before the file goes into a page, which shows as much of it as is good.
+struct preview {
+  std::uint64_t events = 0;
+  int code = 0;  // a cut file is no failure if there is something to show
+};
+preview read_for_page(const options& chosen, const std::vector<std::uint8_t>& bytes) {
+  rt::trace_reader reader(bytes);
+  preview seen;
+  seen.events = count_events(reader);
+  seen.code = verdict(chosen, reader, seen.events);
+  if (seen.events > 0 && reader.error() != nullptr && reader.error()->cut) seen.code = 0;
+  return seen;
+}
+
 int check(const options& chosen) {
   const std::vector<std::uint8_t> bytes = read_file(chosen.file);
   rt::trace_reader reader(bytes);
-  std::uint64_t events = 0;
-  for (rt::trace_event event; reader.next(event);) ++events;
+  const std::uint64_t events = count_events(reader);
   const int code = verdict(chosen, reader, events);
   if (code == 0) {
     std::cout << chosen.file << ": ok: " << events << " events in " << reader.generations()
@@ -171,7 +190,7 @@ int html(const options& chosen) {
   const std::string name = std::filesystem::path(chosen.file).filename().string();
   write_output(output_name(chosen, ".html"),
                [&](std::ostream& out) { write_page(out, name, bytes); });
-  return 0;
+  return read_for_page(chosen, bytes).code;
 }
 
 int convert(const options& chosen) {
@@ -189,6 +208,8 @@ int view(const options& chosen) {
   settings.bytes = read_file(chosen.file);
   settings.port = chosen.port;
   settings.browser = chosen.browser;
+  const preview seen = read_for_page(chosen, settings.bytes);
+  if (seen.events == 0 && seen.code != 0) return seen.code;  // a page would show nothing
   return serve_view(settings);
 }
 
