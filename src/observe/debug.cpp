@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "observe/goroutine_text.h"
+#include "os/clock.h"
 #include "os/fd.h"
-#include "os/thread.h"
 #include "sched/snapshot.h"
 
 namespace magpie::debug {
@@ -31,10 +31,11 @@ std::string text_of(Function&& print) {
   return text;
 }
 
-// Few and large writes: a dump may be long, and the terminal another process's, too.
+// Few and large writes: a dump may be long, and the terminal another process's, too. Where a write
+// does not block it waits for room; when there is none for so long, the rest is left out.
 class fd_writer {
  public:
-  explicit fd_writer(int fd) : fd_(fd) {}
+  fd_writer(int fd, os::nanos patience) : fd_(fd), patience_(patience) {}
   ~fd_writer() { flush(); }
   fd_writer(const fd_writer&) = delete;
   fd_writer& operator=(const fd_writer&) = delete;
@@ -49,20 +50,32 @@ class fd_writer {
 
   void flush() {
     std::span<const std::byte> left = std::as_bytes(std::span(text_));
-    while (!left.empty()) {
+    os::nanos deadline = next_deadline();
+    while (!left.empty() && !given_up_) {
       const auto written = os::write(fd_, left);
       if (written) {
         left = left.subspan(*written);
-      } else if (written.error().code == EAGAIN) {
-        os::yield_thread();  // a pipe that does not block: whoever reads it gets to it
+        deadline = next_deadline();
       } else {
-        break;
+        given_up_ = written.error().code != EAGAIN || !has_room_by(deadline);
       }
     }
     text_.clear();
   }
 
+  os::nanos next_deadline() const {
+    return patience_ == os::k_never ? os::k_never : os::now() + patience_;
+  }
+
+  bool has_room_by(os::nanos deadline) const {
+    if (os::now() >= deadline) return false;
+    const auto ready = os::wait_ready(fd_, os::readiness::to_write, deadline);
+    return ready && *ready;
+  }
+
   const int fd_;
+  const os::nanos patience_;
+  bool given_up_ = false;
   std::string text_;
 };
 
@@ -115,16 +128,24 @@ goroutine_info describe(const goroutine_text& text, const snapshot& s, const gor
 
 [[gnu::noinline]] void dump(int fd) {
   const detail::blocking_scope others_go_on(hand_off_now);
+  dump_to(fd, os::k_never);
+}
+
+}  // namespace magpie::debug
+
+namespace magpie::rt {
+
+void dump_to(int fd, os::nanos patience) {
   snapshot s;
   s.take();
   const goroutine_text text(s, {});
-  fd_writer to(fd);
+  debug::fd_writer to(fd, patience);
   printer out({[](void* writer, const char* part, std::size_t size) {
-                 static_cast<fd_writer*>(writer)->add({part, size});
+                 static_cast<debug::fd_writer*>(writer)->add({part, size});
                },
                &to});
   text.print(out);
   out.flush();
 }
 
-}  // namespace magpie::debug
+}  // namespace magpie::rt

@@ -17,6 +17,7 @@
 #include <list>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -33,6 +34,7 @@
 #include "observe/debug_pages.h"
 #include "observe/http.h"
 #include "observe/metrics.h"
+#include "observe/recording.h"
 
 namespace magpie::debug {
 
@@ -46,6 +48,7 @@ constexpr std::size_t k_most_connections = 32;
 constexpr duration k_patience = 10s;           // until the request is there
 constexpr duration k_long_patience = 60s;      // until the answer is taken
 constexpr std::uint64_t k_longest_trace = 60;  // seconds
+constexpr std::size_t k_largest_trace = std::size_t{256} << 20;
 
 constexpr std::string_view k_contents =
     "/goroutines   what every goroutine does; ?format=json, ?id=N for one\n"
@@ -94,30 +97,18 @@ http_answer trace_answer(std::string bytes, const char* file_name) {
               "Content-Disposition: attachment; filename=\"" + std::string(file_name) + "\"\r\n"};
 }
 
-// Until then, or until the client is gone or the server ends.
-void wait_for_client(net::stream& client, time_point end) {
-  client.set_read_deadline(end);
-  std::error_code failed;
-  char unasked[256];
-  while (client.read(unasked, sizeof unasked, failed) != 0 && !failed) {
-  }
-}
-
 http_answer record(const http_request& request, net::stream& client) {
   const std::string wish = request.query_value("seconds");
   const std::optional<std::uint64_t> seconds = wish.empty() ? 1 : number_in(wish);
   if (!seconds || *seconds == 0 || *seconds > k_longest_trace) {
     return http_error(400, "seconds must be a number from 1 to 60");
   }
-  std::ostringstream bytes;
   try {
-    trace::start(bytes);
+    const time_point end = clock::now() + std::chrono::seconds(*seconds);
+    return trace_answer(record_trace(client, end, k_largest_trace), "trace.out");
   } catch (const misuse&) {
     return http_error(409, "A trace is being written already.");
   }
-  wait_for_client(client, clock::now() + std::chrono::seconds(*seconds));
-  blocking(hand_off_now, [] { trace::stop(); });
-  return trace_answer(std::move(bytes).str(), "trace.out");
 }
 
 http_answer answer_to(const http_request& request) {
@@ -132,6 +123,14 @@ http_answer answer_to(const http_request& request) {
             .body = prometheus_text(read_meters())};
   }
   return http_error(404, "There is no such page. There are\n" + std::string(k_contents));
+}
+
+// A body may be large: it is not copied behind its head.
+void send(net::stream& client, const http_answer& answer, bool with_body, std::error_code& gone) {
+  const std::string head = http_head(answer);
+  const std::span<const std::byte> pieces[] = {std::as_bytes(std::span(head)),
+                                               std::as_bytes(std::span(answer.body))};
+  client.write(std::span(pieces).first(with_body ? 2 : 1), gone);
 }
 
 bool is_loopback(const net::address& a) {
@@ -240,7 +239,7 @@ class server::state {
       hold.unlock();
       client.set_write_deadline(clock::now() + 100ms);
       std::error_code ignored;
-      client.write(http_text(http_error(503, "Too many at once."), true), ignored);
+      send(client, http_error(503, "Too many at once."), true, ignored);
       return;
     }
     const auto mine = open_.insert(open_.end(), std::move(client));
@@ -255,7 +254,16 @@ class server::state {
     });
   }
 
-  void serve(net::stream& client) {
+  // Whatever goes wrong, as when memory runs out, ends this connection and nothing else.
+  void serve(net::stream& client) noexcept {
+    try {
+      answer_one(client);
+    } catch (...) {
+      client.close();
+    }
+  }
+
+  void answer_one(net::stream& client) {
     client.set_read_deadline(clock::now() + k_patience);
     std::string head;
     http_answer answer;
@@ -269,7 +277,7 @@ class server::state {
     }
     client.set_write_deadline(clock::now() + k_long_patience);
     std::error_code gone;
-    client.write(http_text(answer, with_body), gone);
+    send(client, answer, with_body, gone);
     if (!gone) linger(client);
   }
 

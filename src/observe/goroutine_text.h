@@ -14,6 +14,7 @@
 #include <cstddef>
 
 #include "base/print.h"
+#include "os/clock.h"
 #include "sched/snapshot.h"
 #include "symbols/code_names.h"
 
@@ -25,6 +26,10 @@ bool is_runtime_frame(const code_names&, std::uintptr_t inside);
 void print_frame(printer&, const code_names&, std::uintptr_t inside);
 // "created by main in goroutine 1", and where. parent 0: without the goroutine.
 void print_creator(printer&, const code_names&, const void* spawn_site, std::uint64_t parent);
+
+// All goroutines to a descriptor. One that does not block may be full for so long; then the rest is
+// left out.
+void dump_to(int fd, os::nanos patience);
 
 class goroutine_text {
  public:

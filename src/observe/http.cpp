@@ -122,7 +122,7 @@ std::optional<http_request> parse_http_request(std::string_view head) {
   return request;
 }
 
-std::string http_text(const http_answer& answer, bool with_body) {
+std::string http_head(const http_answer& answer) {
   std::string text = "HTTP/1.1 " + std::to_string(answer.status) + " " + status_text(answer.status);
   text += "\r\nContent-Type: " + answer.type;
   text += "\r\nContent-Length: " + std::to_string(answer.body.size());
@@ -134,7 +134,6 @@ std::string http_text(const http_answer& answer, bool with_body) {
       "\r\nConnection: close\r\n";
   text += answer.more_headers;
   text += "\r\n";
-  if (with_body) text += answer.body;
   return text;
 }
 

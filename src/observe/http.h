@@ -35,8 +35,8 @@ struct http_answer {
   std::string more_headers = {};  // each with its line end
 };
 
-// What to send. Without the body: to HEAD.
-std::string http_text(const http_answer&, bool with_body);
+// What to send before the body, or without one: to HEAD.
+std::string http_head(const http_answer&);
 
 // The one mistake in a line, for whoever sits at the other end.
 http_answer http_error(int status, std::string_view why);

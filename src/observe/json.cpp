@@ -1,40 +1,16 @@
 #include "observe/json.h"
 
 #include "observe/metrics.h"
+#include "observe/text.h"
 
 namespace magpie::rt {
-namespace {
-
-// How many bytes the character at the front has; 0: it is none.
-std::size_t character_at(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  const std::size_t size = lead < 0x80   ? 1
-                           : lead < 0xc2 ? 0
-                           : lead < 0xe0 ? 2
-                           : lead < 0xf0 ? 3
-                           : lead < 0xf5 ? 4
-                                         : 0;
-  if (size > text.size()) return 0;
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Longer than needed, half of a pair, beyond the last.
-  if (lead == 0xe0 && byte(1) < 0xa0) return 0;
-  if (lead == 0xed && byte(1) >= 0xa0) return 0;
-  if (lead == 0xf0 && byte(1) < 0x90) return 0;
-  if (lead == 0xf4 && byte(1) >= 0x90) return 0;
-  return size;
-}
-
-}  // namespace
 
 void append_json_string(std::string& out, std::string_view text) {
   constexpr char k_digits[] = "0123456789abcdef";
   out += '"';
   while (!text.empty()) {
     const auto first = static_cast<unsigned char>(text[0]);
-    const std::size_t size = character_at(text);
+    const std::size_t size = character_length(text);
     if (size == 0) {
       out += "\xef\xbf\xbd";
     } else if (first == '"' || first == '\\') {

@@ -9,8 +9,6 @@
 #include <string>
 #include <utility>
 
-#include <magpie/debug.h>
-
 #include "observe/goroutine_text.h"
 #include "os/file.h"
 #include "os/memory.h"
@@ -21,6 +19,7 @@ namespace magpie::rt {
 namespace {
 
 constexpr os::nanos k_patience = 300'000'000;
+constexpr os::nanos k_patience_with_reader = 10'000'000'000;
 
 // Never destroyed: the service may get to it late.
 template <class T, class... Arguments>
@@ -64,11 +63,13 @@ void print_faulting(printer& out, const os::signal_event& event) {
 
 void dump_on_request(dump_target target) {
   if (target.process != 0) {
-    // Of the process that asked, if it is still there and may be looked into.
+    // Of the process that asked, if it is still there and may be looked into. This opens the pipe
+    // once more, so that it is ours alone not to block in it: who asks and then does not read must
+    // not keep the service, for which the end of the last runtime waits.
     const std::string path =
         "/proc/" + std::to_string(target.process) + "/fd/" + std::to_string(target.descriptor);
-    const auto to = os::open_path(path.c_str(), {.write = true}, 0);
-    if (to) return debug::dump(to->get());
+    const auto to = os::open_path(path.c_str(), {.write = true, .nonblocking = true}, 0);
+    if (to) return dump_to(to->get(), k_patience_with_reader);
   }
   snapshot s;
   s.take();

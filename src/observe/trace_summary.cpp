@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <iomanip>
 
+#include "observe/text.h"
+
 namespace magpie::rt {
 
 namespace {
@@ -23,13 +25,6 @@ std::string percent(std::uint64_t part, std::uint64_t whole) {
 
 std::string counted(std::size_t number, const char* what) {
   return std::to_string(number) + ' ' + what + (number == 1 ? "" : "s");
-}
-
-// A name from a file may hold anything; a terminal gets only what can be seen.
-std::string printable(std::string_view text) {
-  std::string result;
-  for (const char c : text) result += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  return result;
 }
 
 template <class Map, class Measure>

@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "os/clock.h"
 #include "os/error.h"
 
 namespace magpie::rt::os {
@@ -82,5 +83,7 @@ enum class readiness {
 };
 // Whether the call in question would not block; does not wait. EBADF: no descriptor.
 result<bool> is_ready(int fd, readiness) noexcept;
+// The same, after waiting until it is so or the deadline (a time of now()) has passed.
+result<bool> wait_ready(int fd, readiness, nanos deadline) noexcept;
 
 }  // namespace magpie::rt::os

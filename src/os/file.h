@@ -15,6 +15,7 @@ struct open_wishes {
   bool truncate = false;
   bool append = false;
   bool exclusive = false;
+  bool nonblocking = false;  // also the opening, of a pipe say that nobody reads: it fails
 };
 
 result<file_descriptor> open_path(const char* path, open_wishes, unsigned permissions) noexcept;

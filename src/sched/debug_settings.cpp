@@ -15,9 +15,19 @@ bool parse_number(std::string_view text, std::uint64_t& number) {
   return failure == std::errc() && end == text.data() + text.size();
 }
 
+// How long a setting may be: so that the time in so long is one, too.
+constexpr os::nanos k_longest = os::k_never / 2;
+
+bool set_time(os::nanos& to, std::uint64_t value, os::nanos unit) {
+  if (value > static_cast<std::uint64_t>(k_longest / unit)) return false;
+  to = static_cast<os::nanos>(value) * unit;
+  return true;
+}
+
 bool apply(std::string_view key, std::uint64_t value, debug_settings& settings) {
+  constexpr os::nanos k_ms = 1'000'000, k_us = 1'000;
   if (key == "schedtrace") {
-    settings.schedtrace = static_cast<os::nanos>(value) * 1'000'000;
+    return set_time(settings.schedtrace, value, k_ms);
   } else if (key == "scheddetail") {
     settings.scheddetail = value != 0;
   } else if (key == "nosysmon") {
@@ -25,13 +35,13 @@ bool apply(std::string_view key, std::uint64_t value, debug_settings& settings) 
   } else if (key == "nopreempt") {
     settings.nopreempt = value != 0;
   } else if (key == "threadidle") {
-    settings.threadidle = static_cast<os::nanos>(value) * 1'000'000;
+    return set_time(settings.threadidle, value, k_ms);
   } else if (key == "stalls") {
     settings.stalls = value != 0 ? stall_mode::all : stall_mode::silent;
   } else if (key == "preemptstorm") {
-    settings.storm = static_cast<os::nanos>(value) * 1'000;
+    return set_time(settings.storm, value, k_us);
   } else if (key == "tracegen") {
-    settings.tracegen = static_cast<os::nanos>(value) * 1'000'000;
+    return value != 0 && set_time(settings.tracegen, value, k_ms);
   } else if (key == "seed") {
     settings.seed = value;
   } else {

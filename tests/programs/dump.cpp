@@ -1,5 +1,7 @@
 // Goroutines in many states, dumped in the way the first argument says.
 
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -7,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 #include <magpie/debug.h>
@@ -96,6 +99,26 @@ struct zoo {
 static zoo animals;
 channel<int>& g_nobody = animals.nobody_sends;
 
+// As `magpie dump` of this process would, were it stopped after the question.
+static void ask_and_do_not_read() {
+  constexpr int k_dump_here = 0x6d616700;  // as in sched/report.cpp
+  alarm(60);
+  int ends[2];
+  if (pipe(ends) != 0 || fcntl(ends[1], F_SETPIPE_SZ, 4096) < 0) std::abort();
+  runtime r({.procs = 1});
+  const channel<int> never;
+  r.run([&] {
+    for (int i = 0; i < 100; ++i) {
+      go({.name = "number " + std::to_string(i)}, [=] { wait_in_channel(never); });
+    }
+  });
+  sigval value{};
+  value.sival_int = k_dump_here + ends[1];
+  if (sigqueue(getpid(), SIGQUIT, value) != 0) std::abort();
+  for (int there = 0; there == 0; usleep(1000)) ioctl(ends[0], FIONREAD, &there);
+  never.close();
+}
+
 int main(int, char** argv) {
   const std::string_view how = argv[1];
   if (how == "call") {
@@ -126,6 +149,9 @@ int main(int, char** argv) {
     std::puts("ready");
     std::fflush(stdout);
     for (;;) pause();
+  } else if (how == "unread") {
+    ask_and_do_not_read();
+    std::puts("ended");
   } else if (how == "own_handler") {
     std::signal(SIGQUIT, [](int) { (void)!write(1, "mine\n", 5); });
     run([] {});

@@ -6,6 +6,7 @@
 
 import base64
 import json
+import os
 import pathlib
 import re
 import stat
@@ -144,6 +145,27 @@ class Tool(unittest.TestCase):
         names = {event["name"] for event in json.loads(end.stdout)["traceEvents"]}
         self.assertTrue(any('m\ufffd.\n"\ufffds\\.' in name for name in names), names)
 
+    def test_texts_cannot_steer_the_terminal(self):
+        odd = self.path / "odd.trace"
+        escape = b"\x1b]0;\xc2\x9b\xff\x07"
+        whole = (DATA / "go_locks.trace").read_bytes()
+        odd.write_bytes(whole.replace(b"main.locks.func1", b"main." + escape + b"nc1"))
+        end = magpie("trace", "summary", odd)
+        self.assertEqual(end.returncode, 0, end.stderr)
+        self.assertIn("main.?]0;???nc1", end.stdout)
+
+        # A region that ends with the name of another one is said to, with both names.
+        whole = (DATA / "go_annotated.trace").read_bytes()
+        inner, outer = (whole[whole.index(b"\x05" + name) - 1] for name in (b"inner", b"parse"))
+        for at in range(len(whole) - 4):
+            if whole[at] == 43 and whole[at + 3] == inner:
+                broken = whole[:at + 3] + bytes([outer]) + whole[at + 4:]
+                odd.write_bytes(broken.replace(b"\x05inner", b"\x05\x1b[\xc2\x9bm"))
+                end = magpie("trace", "check", odd)
+                if "ends inside" in end.stderr:
+                    break
+        self.assertIn('ends inside "?[?m"', end.stderr)
+
     def test_perfetto_has_tracks_and_paired_slices(self):
         out = self.path / "trace.pf"
         end = magpie("trace", "convert", "--to", "perfetto", DATA / "go_syscalls.trace", "-o", out)
@@ -178,6 +200,22 @@ class Tool(unittest.TestCase):
             self.assertNotRegex(page, r'(src|href)="(?!data:)', "everything is inside")
             out.unlink()
 
+    def test_only_files_become_their_owners_own(self):
+        trace = DATA / "go_exec.trace"
+        device = os.stat("/dev/null").st_mode
+        if os.geteuid() == 0:
+            self.addCleanup(os.chmod, "/dev/null", stat.S_IMODE(device))
+        pipe = self.path / "pipe"
+        os.mkfifo(pipe)
+        os.chmod(pipe, 0o640)
+        reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.DEVNULL)
+        self.addCleanup(reader.wait)
+        self.addCleanup(reader.kill)
+        for out, mode in (("/dev/null", device), (pipe, stat.S_IFIFO | 0o640)):
+            end = magpie("trace", "html", trace, "-o", out)
+            self.assertEqual(end.returncode, 0, end.stderr)
+            self.assertEqual(os.stat(out).st_mode, mode, out)
+
     def test_names_of_files_cannot_break_the_page(self):
         odd = self.path / 'a"><script>b&.trace'
         odd.write_bytes((DATA / "go_exec.trace").read_bytes())
@@ -195,6 +233,28 @@ class Tool(unittest.TestCase):
             self.assertEqual(end.returncode, 1)
             self.assertIn("good events", end.stderr)
             self.assertGreater(out.stat().st_size, 1000)
+
+    def test_a_page_of_a_broken_file_comes_with_a_word_about_it(self):
+        whole = (DATA / "go_spin.trace").read_bytes()
+        file, out = self.path / "some.trace", self.path / "page.html"
+        for content, code, said in [
+                (whole[:-40], 0, "the end is missing"),
+                (whole[:300], 1, "no good events"),
+                (whole[:16] + b"w" + whole[17:], 1, "broken at byte 16"),
+                (b"hello, world\n" * 10, 1, "this is not a trace"),
+                (b"", 1, "the file is empty"),
+                (b"go 1.23 trace\0\0\0", 1, "nothing in it")]:
+            file.write_bytes(content)
+            end = magpie("trace", "html", file, "-o", out)
+            self.assertEqual(end.returncode, code, end.stderr)
+            self.assertIn(said, end.stderr)
+            self.assertIn('id="trace"', out.read_text())
+            out.unlink()
+            if code:  # and there is nothing to serve
+                end = magpie("trace", "view", "--no-browser", file)
+                self.assertEqual(end.returncode, 1)
+                self.assertIn(said, end.stderr)
+        self.assertEqual(magpie("trace", "html", DATA / "go_spin.trace", "-o", out).stderr, "")
 
     def test_view_serves_on_loopback_who_knows_the_address(self):
         trace = DATA / "go_exec.trace"

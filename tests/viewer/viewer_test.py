@@ -36,9 +36,10 @@ class Viewer(unittest.TestCase):
         cls.browser.__exit__()
         cls.folder.cleanup()
 
-    def page_of(self, trace, size=WIDE):
+    def page_of(self, trace, size=WIDE, code=0):
         html = self.path / (pathlib.Path(trace).name + ".html")
-        subprocess.run([MAGPIE, "trace", "html", str(trace), "-o", str(html)], check=True, stdout=subprocess.DEVNULL)
+        end = subprocess.run([MAGPIE, "trace", "html", str(trace), "-o", str(html)], capture_output=True, text=True)
+        self.assertEqual(end.returncode, code, end.stderr)
         page = self.browser.page(*size)
         page.open(html.as_uri())
         page.wait_for("app.model !== null || !byId('banner').hidden")
@@ -368,7 +369,7 @@ class Viewer(unittest.TestCase):
                 ("wrong", whole[:16] + b"w" + whole[17:], "here should be a batch", False)]:
             trace = self.path / f"{name}.trace"
             trace.write_bytes(content)
-            page = self.page_of(trace)
+            page = self.page_of(trace, code=0 if shown else 1)
             self.assertFalse(page.evaluate("byId('banner').hidden"), name)
             self.assertIn(said, page.evaluate("byId('banner').textContent"))
             self.assertEqual(page.evaluate("app.model !== null"), shown, name)

@@ -5,6 +5,7 @@
 
 #include <magpie/net.h>
 
+#include "observe/text.h"
 #include "tools/magpie/command.h"
 
 namespace magpie_tool {
@@ -78,17 +79,7 @@ std::string debug_client::get(const std::string& path) const {
   std::string body = answer.substr(end + 4);
   if (answer.substr(9, 3) == "200") return body;
   while (body.ends_with('\n')) body.pop_back();
-  throw refused(harmless(body));
-}
-
-std::string harmless(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    const bool steers = (code < 0x20 && c != '\n' && c != '\t') || code == 0x7f;
-    result += steers ? '?' : c;
-  }
-  return result;
+  throw refused(magpie::rt::printable_lines(body));
 }
 
 }  // namespace magpie_tool

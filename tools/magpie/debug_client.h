@@ -29,7 +29,4 @@ class debug_client {
   std::string address_;
 };
 
-// Text from another process for a terminal: what could steer it is replaced.
-std::string harmless(std::string_view text);
-
 }  // namespace magpie_tool

@@ -58,6 +58,22 @@ bool catches_quit(pid_t pid) {
   return false;
 }
 
+// All of it before any is shown: the program does not wait for long, and a pager reads a page.
+// False: nothing came any more, but not the end.
+bool read_answer(const int (&ends)[2], std::string& answer) {
+  for (;;) {
+    pollfd wait{ends[0], POLLIN, 0};
+    if (poll(&wait, 1, k_patience_ms) == 0) return false;
+    char text[1 << 16];
+    const ssize_t got = read(ends[0], text, sizeof text);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return true;
+    // From now on the program has the other end open, and its end is the end.
+    if (answer.empty()) close(ends[1]);
+    answer.append(text, static_cast<std::size_t>(got));
+  }
+}
+
 }  // namespace
 
 int dump_command(const std::vector<std::string_view>& words) {
@@ -73,23 +89,15 @@ int dump_command(const std::vector<std::string_view>& words) {
   if (sigqueue(pid, SIGQUIT, value) != 0) {
     throw std::runtime_error(who + " cannot be asked: " + std::strerror(errno));
   }
-  bool begun = false;
-  for (;;) {
-    pollfd wait{ends[0], POLLIN, 0};
-    if (poll(&wait, 1, k_patience_ms) == 0) {
-      throw std::runtime_error(who +
-                               " has not answered within ten seconds: it may have written to its "
-                               "own standard error, or handle SIGQUIT itself");
-    }
-    char text[1 << 16];
-    const ssize_t got = read(ends[0], text, sizeof text);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return 0;
-    // From now on the program has the other end open, and its end is the end.
-    if (!begun) close(ends[1]);
-    begun = true;
-    std::cout.write(text, got);
+  std::string text;
+  const bool whole = read_answer(ends, text);
+  std::cout << text;
+  if (!whole) {
+    throw std::runtime_error(who +
+                             " has not answered within ten seconds: it may have written to its "
+                             "own standard error, or handle SIGQUIT itself");
   }
+  return 0;
 }
 
 }  // namespace magpie_tool

@@ -13,6 +13,7 @@
 #include <magpie/runtime.h>
 #include <magpie/select.h>
 
+#include "observe/text.h"
 #include "tools/magpie/command.h"
 #include "tools/magpie/debug_client.h"
 #include "tools/magpie/terminal.h"
@@ -24,6 +25,7 @@ namespace {
 
 using seconds = std::chrono::duration<double>;
 using magpie::clock;
+using magpie::rt::printable_lines;
 
 struct options {
   std::string address;
@@ -189,7 +191,7 @@ class watching {
 
   void dump(const std::string& path) {
     try {
-      text_.emplace(harmless(server_.get(path)));
+      text_.emplace(printable_lines(server_.get(path)));
     } catch (const std::exception& failed) {
       text_.emplace(failed.what());
     }
@@ -269,7 +271,7 @@ int top_command(const std::vector<std::string_view>& words) {
   const debug_client server(wishes.address);
   magpie::run([&] {
     if (!wishes.goroutine.empty()) {
-      std::cout << harmless(server.get("/goroutines?id=" + wishes.goroutine));
+      std::cout << printable_lines(server.get("/goroutines?id=" + wishes.goroutine));
     } else if (wishes.once) {
       print_once(server, wishes);
     } else if (!terminal::is_there()) {

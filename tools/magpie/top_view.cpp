@@ -5,11 +5,13 @@
 #include <cstdio>
 #include <map>
 
-#include "tools/magpie/debug_client.h"
+#include "observe/text.h"
 
 namespace magpie_tool {
 
 namespace {
+
+using magpie::rt::printable;
 
 constexpr std::string_view k_between = " at ";  // of a function and its file
 
@@ -83,7 +85,7 @@ class page {
                                                : 0) {}
 
   void totals() {
-    line(bold(harmless(now_["program"].text())) + "  magpie " + harmless(now_["magpie"].text()) +
+    line(bold(printable(now_["program"].text())) + "  magpie " + printable(now_["magpie"].text()) +
          "  up " + as_time(now_["uptime"].number()));
     const json_value& g = now_["goroutines"];
     line("goroutines " + bold(shortly(g["all"].number())) + ": " + count(g, "running") +
@@ -114,7 +116,7 @@ class page {
     for (std::size_t i = 0; i < std::min(all.size(), room); ++i) {
       const json_value::array& old = before_["procs"].items();
       const double turns = i < old.size() ? all[i]["turns"].number() - old[i]["turns"].number() : 0;
-      line(padded(std::to_string(i), 5) + padded(harmless(all[i]["state"].text()), 8) +
+      line(padded(std::to_string(i), 5) + padded(printable(all[i]["state"].text()), 8) +
            right(count(all[i], "queued"), 7) + right(count(all[i], "stopped"), 9) +
            right(count(all[i], "timers"), 8) + right(per_second(turns), 9) +
            right(count(all[i], "stolen"), 9));
@@ -143,7 +145,7 @@ class page {
       }
       const double longest = site["longest"].number();
       line(right(shortly(site["count"].number()), 7) + "  " +
-           padded(harmless(reason.empty() ? site["state"].text() : reason), 22) +
+           padded(printable(reason.empty() ? site["state"].text() : reason), 22) +
            right(longest > 0 ? as_time(longest) : "", 9) + "  " + padded(examples, 14) +
            place_of(site));
     }
@@ -160,8 +162,8 @@ class page {
   }
   // What tells places apart comes first: a narrow screen shows no more.
   static std::string place_of(const json_value& site) {
-    const std::string name = harmless(site["name"].text());
-    const std::string place = harmless(site["spawn_site"].text());
+    const std::string name = printable(site["name"].text());
+    const std::string place = printable(site["spawn_site"].text());
     std::string result = name.empty() ? "" : "\"" + name + "\" ";
     if (place.empty()) return result + "a thread";
     const std::size_t between = place.rfind(k_between);

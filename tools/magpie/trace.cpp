@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "observe/text.h"
 #include "observe/trace_reader.h"
 #include "observe/trace_summary.h"
 #include "tools/magpie/chrome.h"
@@ -67,7 +68,8 @@ std::vector<std::uint8_t> read_file(const std::string& name) {
   return bytes;
 }
 
-// Says what is wrong with the file, if anything, and how much of it was good.
+// Says what is wrong with the file, if anything, and how much of it was good. The words may have
+// names from the file in them.
 int verdict(const options& chosen, const rt::trace_reader& reader, std::uint64_t events) {
   const rt::trace_error* const error = reader.error();
   if (error == nullptr && reader.generations() == 0) {
@@ -78,22 +80,42 @@ int verdict(const options& chosen, const rt::trace_reader& reader, std::uint64_t
     return k_failed;
   }
   if (error == nullptr) return 0;
+  const std::string what = rt::printable(error->what);
   if (error->cut) {
     std::cerr << chosen.file << ": the end is missing: the file is cut at byte " << error->offset
-              << ", as when a process is killed while it writes (" << error->what << ")\n";
+              << ", as when a process is killed while it writes (" << what << ")\n";
   } else {
-    std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << error->what << '\n';
+    std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << what << '\n';
   }
   std::cerr << chosen.file << ": before that, "
             << (events > 0 ? std::to_string(events) : std::string("no")) << " good events\n";
   return k_failed;
 }
 
+std::uint64_t count_events(rt::trace_reader& reader) {
+  std::uint64_t events = 0;
+  for (rt::trace_event event; reader.next(event);) ++events;
+  return events;
+}
+
+// Before the file goes into a page, which shows as much of it as is good.
+struct preview {
+  std::uint64_t events = 0;
+  int code = 0;  // a cut file is no failure if there is something to show
+};
+preview read_for_page(const options& chosen, const std::vector<std::uint8_t>& bytes) {
+  rt::trace_reader reader(bytes);
+  preview seen;
+  seen.events = count_events(reader);
+  seen.code = verdict(chosen, reader, seen.events);
+  if (seen.events > 0 && reader.error() != nullptr && reader.error()->cut) seen.code = 0;
+  return seen;
+}
+
 int check(const options& chosen) {
   const std::vector<std::uint8_t> bytes = read_file(chosen.file);
   rt::trace_reader reader(bytes);
-  std::uint64_t events = 0;
-  for (rt::trace_event event; reader.next(event);) ++events;
+  const std::uint64_t events = count_events(reader);
   const int code = verdict(chosen, reader, events);
   if (code == 0) {
     std::cout << chosen.file << ": ok: " << events << " events in " << reader.generations()
@@ -122,8 +144,8 @@ std::string output_name(const options& chosen, std::string_view ending) {
   return name.string();
 }
 
-// Calls `write` with the output stream, and says where it went. Only the owner may read it, also
-// where there was such a file before.
+// Calls `write` with the output stream, and says where it went. Only the owner may read a file,
+// also where there was such a file before; a device or a pipe is not ours to change.
 template <class Write>
 void write_output(const std::string& name, Write write) {
   if (name == "-") {
@@ -132,8 +154,10 @@ void write_output(const std::string& name, Write write) {
   }
   std::ofstream out(name, std::ios::binary | std::ios::trunc);
   if (!out) throw std::runtime_error("cannot write " + name);
-  std::filesystem::permissions(
-      name, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  if (std::filesystem::is_regular_file(name)) {
+    std::filesystem::permissions(
+        name, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
   write(out);
   out.close();
   if (!out) throw std::runtime_error("cannot write " + name);
@@ -166,7 +190,7 @@ int html(const options& chosen) {
   const std::string name = std::filesystem::path(chosen.file).filename().string();
   write_output(output_name(chosen, ".html"),
                [&](std::ostream& out) { write_page(out, name, bytes); });
-  return 0;
+  return read_for_page(chosen, bytes).code;
 }
 
 int convert(const options& chosen) {
@@ -184,6 +208,8 @@ int view(const options& chosen) {
   settings.bytes = read_file(chosen.file);
   settings.port = chosen.port;
   settings.browser = chosen.browser;
+  const preview seen = read_for_page(chosen, settings.bytes);
+  if (seen.events == 0 && seen.code != 0) return seen.code;  // a page would show nothing
   return serve_view(settings);
 }
 

@@ -7,6 +7,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <climits>
+
 namespace magpie::rt::os {
 namespace {
 
@@ -93,13 +96,30 @@ result<file_descriptor> make_eventfd(fd_mode mode, unsigned initial_count) noexc
   return file_descriptor(fd);
 }
 
-result<bool> is_ready(int fd, readiness wanted) noexcept {
+namespace {
+
+// For poll(): rounded up, so that whoever waits so long is not early.
+int milliseconds_until(nanos deadline) noexcept {
+  if (deadline == k_never) return -1;
+  constexpr nanos k_milli = 1'000'000, k_most = INT_MAX;
+  const nanos left = std::max<nanos>(deadline - now(), 0);
+  return static_cast<int>(std::min(left / k_milli + (left % k_milli != 0 ? 1 : 0), k_most));
+}
+
+}  // namespace
+
+result<bool> is_ready(int fd, readiness wanted) noexcept { return wait_ready(fd, wanted, 0); }
+
+result<bool> wait_ready(int fd, readiness wanted, nanos deadline) noexcept {
   pollfd one{
       .fd = fd,
       .events = static_cast<short>(wanted == readiness::to_read ? POLLIN | POLLRDHUP : POLLOUT),
       .revents = 0};
   if (fd < 0) return error{EBADF};  // which poll() would ignore
-  if (uninterrupted([&] { return ::poll(&one, 1, 0); }) < 0) return last_error();
+  const auto wait = [&] {
+    return ::poll(&one, 1, deadline == 0 ? 0 : milliseconds_until(deadline));
+  };
+  if (uninterrupted(wait) < 0) return last_error();
   if ((one.revents & POLLNVAL) != 0) return error{EBADF};
   return one.revents != 0;
 }

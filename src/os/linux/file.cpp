@@ -14,6 +14,7 @@ int flags_of(open_wishes wishes) noexcept {
   if (wishes.truncate) flags |= O_TRUNC;
   if (wishes.append) flags |= O_APPEND;
   if (wishes.exclusive) flags |= O_EXCL;
+  if (wishes.nonblocking) flags |= O_NONBLOCK;
   return flags;
 }
 

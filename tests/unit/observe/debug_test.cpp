@@ -299,6 +299,12 @@ TEST(DumpProgram, SigquitDumpsAndGoesOn) {
   EXPECT_THAT(end.output, HasSubstr("went on"));
 }
 
+TEST(DumpProgram, WhoAsksAndDoesNotReadDoesNotKeepTheRuntime) {
+  const auto end = run_dump("unread");
+  EXPECT_EQ(end.signal, 0);
+  EXPECT_EQ(end.output, "ended\n");
+}
+
 TEST(DumpProgram, ASecondSigquitEndsIt) { EXPECT_EQ(run_dump("quit_twice").signal, SIGQUIT); }
 
 TEST(DumpProgram, AnOwnHandlerOfSigquitStays) {

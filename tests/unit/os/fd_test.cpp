@@ -11,6 +11,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "interrupt.h"
 
@@ -131,6 +132,22 @@ TEST(Fd, ANonblockingPipeAnswersEagain) {
   result<std::size_t> written = std::size_t{0};
   while (written) written = write(pipe->write_end.get(), bytes(block));
   EXPECT_EQ(written.error(), error{EAGAIN});
+}
+
+TEST(Fd, WaitingForRoomEndsWithItOrInTime) {
+  auto pipe = make_pipe(fd_mode::nonblocking);
+  ASSERT_TRUE(pipe);
+  const int to = pipe->write_end.get();
+  EXPECT_TRUE(*wait_ready(to, readiness::to_write, k_never));
+  const std::vector<std::byte> many(1 << 16);
+  while (write(to, many)) {
+  }
+  const nanos end = now() + 20'000'000;
+  EXPECT_FALSE(*wait_ready(to, readiness::to_write, end));
+  EXPECT_GE(now(), end);
+  (void)pipe->read_end.close();
+  EXPECT_TRUE(*wait_ready(to, readiness::to_write, k_never)) << "of an error, at once";
+  EXPECT_EQ(wait_ready(-1, readiness::to_write, k_never).error().code, EBADF);
 }
 
 TEST(Fd, PreadAndPwriteLeaveThePositionAlone) {

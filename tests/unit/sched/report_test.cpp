@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "sched/debug_settings.h"
 #include "support/subprocess.h"
 
 namespace magpie::rt {
@@ -182,6 +183,26 @@ TEST(Settings, UnknownDebugKeyIsAnErrorThatNamesTheKeys) {
     EXPECT_EQ(end.signal, SIGABRT) << end.output;
     EXPECT_THAT(end.output, HasSubstr("the keys are schedtrace=MS"));
   }
+}
+
+TEST(Settings, TimesThatDoNotFitAreNone) {
+  for (const char* const bad :
+       {"schedtrace=9223372036855", "schedtrace=18446744073709551615", "threadidle=9223372036854",
+        "preemptstorm=9223372036854775", "tracegen=9223372036855", "tracegen=0",
+        "seed=18446744073709551616"}) {
+    debug_settings settings;
+    EXPECT_STREQ(parse_debug_settings(bad, settings), bad);
+  }
+  debug_settings settings;
+  EXPECT_EQ(parse_debug_settings("tracegen=1,threadidle=4611686018427,preemptstorm=0,"
+                                 "seed=18446744073709551615",
+                                 settings),
+            nullptr);
+  EXPECT_EQ(settings.tracegen, 1'000'000);
+  EXPECT_EQ(settings.threadidle, 4'611'686'018'427'000'000);
+  const program_end end = run_goroutines("settings", {"MAGPIE_DEBUG=seed=1,tracegen=0"});
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("not understood from \"tracegen=0\" on"));
 }
 
 TEST(Settings, SchedtracePrintsLinesInGosFormat) {
