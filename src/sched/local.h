@@ -33,6 +33,8 @@ struct goroutine_extra {
 goroutine_extra& extra_of(G&);
 
 // At the goroutine's end: destroys its locals, newest first, and those they make meanwhile.
+void destroy_locals(G&);
+// The same, and all else.
 void drop_extra(G&);
 
 }  // namespace magpie::rt

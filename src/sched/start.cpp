@@ -12,6 +12,7 @@
 #include "os/signal.h"
 #include "sched/current.h"
 #include "sched/debug_settings.h"
+#include "sched/local.h"
 #include "sched/outside.h"
 #include "sched/report.h"
 #include "sched/scheduler.h"
@@ -231,6 +232,7 @@ void scheduler::thread_main(void* raw) {
     if (m.p != nullptr) home.hand_off_p(home.release_p(m));
     home.close_to_preemption(m);
     set_current_m(nullptr);
+    delete m.left_extra;
     const os::lock_guard hold(home.lock_);
     home.all_ms_.remove(&m);
   }

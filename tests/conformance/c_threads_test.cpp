@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -187,6 +188,46 @@ TEST_P(Conformance, C03_ChildThatEndsLockedIsJoined) {
       EXPECT_NE(current_thread_id(), before);
     }
   });
+}
+
+// Its thread sleeps at the end, and loses its P: it is still found for the last step.
+TEST(Conformance, C03_EndsLockedAfterItsPWasTaken) {
+  runtime r({.procs = 1});
+  for (int round = 0; round < 5; ++round) {
+    std::atomic<bool> over{false};
+    r.go([&] {
+      while (!over) this_goroutine::yield();
+    });
+    r.run([] {
+      go([] {
+        lock_for_ever();
+        usleep(20'000);
+      });
+    });
+    while (r.read_stats().goroutines > 1) std::this_thread::yield();
+    over = true;
+    while (r.read_stats().goroutines != 0) std::this_thread::yield();
+  }
+  EXPECT_GE(r.read_stats().retakes, 1u);
+}
+
+TEST(Conformance, C03_LocalsOfOneThatEndsLockedAreDestroyed) {
+  static std::atomic<int> destroyed{0};
+  struct noted {
+    ~noted() { ++destroyed; }
+  };
+  static goroutine_local<noted> local;
+  destroyed = 0;
+  runtime r({.procs = 2});
+  r.run([] {
+    async([] {
+      this_goroutine::set_name("a name that is too long to be kept in the string itself");
+      local.get();
+      lock_for_ever();
+    }).get();
+  });
+  while (r.read_stats().goroutines != 0) std::this_thread::yield();
+  EXPECT_EQ(destroyed, 1);
 }
 
 TEST(Conformance, C03_StateOfTheThreadGoesWithIt) {
