@@ -168,10 +168,10 @@ thread_lock::thread_lock() {
   if (g == nullptr) return;
   goroutine_extra& extra = extra_of(*g);
   if (extra.lock_depth++ != 0) return;
-  M* const m = enter();
-  extra.locked_to = m;
+  M* const m = enter();  // null inside blocking(), where the thread is settled anyway
+  extra.locked_to = current_m();
   g->locked = true;
-  leave(m);
+  leave_if(m);
 }
 
 thread_lock::~thread_lock() {
@@ -180,7 +180,7 @@ thread_lock::~thread_lock() {
   M* const m = enter();
   g->locked = false;
   g->extra->locked_to = nullptr;
-  leave(m);
+  leave_if(m);
 }
 
 // ---- Critical sections ------------------------------------------------------------------------

@@ -111,6 +111,23 @@ TEST(Conformance, C02_UnlockedThreadServesOthers) {
   });
 }
 
+TEST(Conformance, C02_LockedAndUnlockedInsideABlockingCall) {
+  runtime r({.procs = 2});
+  r.run([] {
+    blocking([] { const thread_lock whole; });
+    std::optional<thread_lock> lock;
+    blocking(hand_off_now, [&] { lock.emplace(); });
+    const thread_id mine = current_thread_id();
+    for (int i = 0; i < 20; ++i) {
+      async([&] { EXPECT_NE(current_thread_id(), mine) << "nobody else runs there"; }).get();
+      this_goroutine::yield();
+      EXPECT_EQ(current_thread_id(), mine);
+    }
+    blocking([&] { lock.reset(); });
+    this_goroutine::yield();
+  });
+}
+
 TEST_P(Conformance, C02_LockedAndUnlockedGoroutinesHandABatonAround) {
   runtime r({.procs = ps()});
   baton there, back;
