@@ -244,7 +244,8 @@ bool scheduler::sleep_until_work(M& m) {
       deliver(m.p != nullptr ? &m : nullptr, events);
       // It was drowsy or a spinner when others decided to leave work to it, or watched the timers
       // or the descriptors, and now runs something else: another one must look.
-      const bool relied_on = seen != visible_work::none || kept_time || watches.assigned;
+      const bool relied_on =
+          drowsy.lasts() || seen != visible_work::none || kept_time || watches.assigned;
       if (m.p != nullptr && !m.spinning && (relied_on || nobody_watches())) wake_p();
       return m.p != nullptr;  // null: the runtime ends
     }
