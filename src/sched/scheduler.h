@@ -485,7 +485,13 @@ class scheduler final : private trace::source {
   static void finish_to_global_queue(M& m);
 
   // resize.cpp
-  int resize(int count);
+  enum class resize_cause {
+    wish,
+    cpus,  // the process may use more or fewer: no matter if somebody has set a number since
+  };
+  int resize(int count, resize_cause = resize_cause::wish);
+  int resize_locked(int count);
+  void follow_resize(int before, int count);
   void retire_p(M& m);
   void rest_retired_locked(P* p);
   void move_stopped_locked(P& p);
