@@ -3,6 +3,7 @@
 // Threads are made by a thread of its own, the spawner: making one allocates, and may wait for a
 // lock of libc whose holder waits for us. Nobody waits for the spawner.
 
+#include <algorithm>
 #include <new>
 
 #include "fiber/sanitizer.h"
@@ -248,13 +249,24 @@ void scheduler::thread_main(void* raw) {
 
 // ---- The end ----------------------------------------------------------------------------------
 
+namespace {
+
+// Between two looks whether every goroutine has ended: from the first to the longest.
+constexpr os::nanos k_first_pause = 200'000;
+constexpr os::nanos k_longest_pause = 10'000'000;
+
+}  // namespace
+
 void scheduler::shut_down() {
   // Ends are not announced: that would cost every goroutine something. So it is asked.
   note_outside_thread();
   outside_wait_begins();
   os::futex_word nobody{0};
   for (;;) {
-    while (live_goroutines() != 0) os::futex_wait(nobody, 0, os::now() + 200'000);
+    for (os::nanos pause = k_first_pause; live_goroutines() != 0;) {
+      os::futex_wait(nobody, 0, os::now() + pause);
+      pause = std::min(2 * pause, k_longest_pause);
+    }
     // A timer may have started one since; from here on none does.
     pause_timers();
     if (live_goroutines() == 0) break;
