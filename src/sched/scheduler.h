@@ -545,7 +545,6 @@ class scheduler final : private trace::source {
   int threads_peak_ = 0;
   int next_m_id_ = 0;
   std::uint64_t readied_outside_ = 0;
-  std::uint64_t hand_offs_ = 0;
   std::uint64_t retakes_ = 0;
   mutable std::uint64_t user_ticks_shown_ = 0;  // by read_usage_locked(), so far
   std::uint64_t calls_ended_outside_ = 0;       // of blocking(), by an M that lost its P meanwhile
