@@ -65,10 +65,6 @@ constexpr std::uint64_t k_patience_held_back = 20;
 constexpr os::nanos k_shortest_doze = 50'000;
 constexpr int k_most_doublings = 4;
 
-// Between two looks for a deadlock while nothing moves: from the first to the longest.
-constexpr os::nanos k_first_check = 1'000'000;
-constexpr os::nanos k_longest_check = 1'000'000'000;
-
 }  // namespace
 
 // ---- The submitting side ----------------------------------------------------------------------

@@ -44,6 +44,10 @@ inline constexpr os::nanos k_timer_slack = 200'000;
 inline constexpr os::nanos k_short_timer_slack = 20'000;
 inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
+// Between two looks for a deadlock while nothing moves: from the first to the longest.
+inline constexpr os::nanos k_first_check = 1'000'000;
+inline constexpr os::nanos k_longest_check = 1'000'000'000;
+
 class printer;
 class wake_list;
 class snapshot;

@@ -8,6 +8,8 @@
 //   - G ends: M ends with it. What G did to the thread (mask, namespace, affinity) goes, too: new
 //     threads are made by the spawner, which nobody can spoil.
 
+#include <algorithm>
+
 #include "sched/local.h"
 #include "sched/scheduler.h"
 
@@ -20,7 +22,11 @@ void scheduler::wait_for_locked_turn(M& m) {
   {
     const os::lock_guard hold(lock_);
     ++locked_sleepers_;
-    if (nobody_can_move_locked()) report_deadlock_locked();
+  }
+  // As in sleep_until_work(): the last one that falls asleep goes on looking.
+  for (os::nanos pause = k_first_check; check_deadlock();) {
+    if (m.wake.wait_until(os::now() + pause)) break;
+    pause = std::min(2 * pause, k_longest_check);
   }
   m.wake.wait();
   m.wake.clear();

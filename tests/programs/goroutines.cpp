@@ -185,6 +185,20 @@ int main(int, char** arguments) {
   if (way == "lock_cycle") lock_cycle();
   if (way == "fork") use_after_fork();
   if (way == "exec") exec_after_fork();
+  // The last thread to fall asleep is that of a locked goroutine, and main waits after that.
+  if (way == "locked_deadlock") {
+    alarm(60);
+    future<void> never = async([] {
+      const thread_lock lock;
+      const auto start = clock::now();
+      while (clock::now() - start < std::chrono::milliseconds(20)) {
+      }
+      channel<int> nobody_sends;
+      receive_from(nobody_sends);
+    });
+    usleep(200'000);
+    never.wait();
+  }
   if (way == "own_runtime") {
     auto* const mine = new runtime;
     mine->run([&] { delete mine; });

@@ -122,6 +122,12 @@ TEST(Report, DeadlockNamesTheLocksAndWhoHoldsThem) {
   EXPECT_THAT(end.output, ContainsRegex("\\[chan receive\\]:\n  waits in 0x"));
 }
 
+TEST(Report, DeadlockIsSeenByTheThreadOfALockedGoroutine) {
+  const program_end end = run_goroutines("locked_deadlock", {"MAGPIE_PROCS=2"});
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("magpie: fatal error: all goroutines are asleep - deadlock!"));
+}
+
 TEST(Report, UseOfTheRuntimeInAForkedChildIsAClearError) {
   const program_end end = run_goroutines("fork");
   EXPECT_EQ(end.exit_code, 0) << end.output;
