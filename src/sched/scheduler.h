@@ -479,8 +479,8 @@ class scheduler final : private trace::source {
 
   // deadlock.cpp
   bool check_deadlock();  // false: somebody can still move, in this runtime
-  bool all_goroutines_wait_locked() const;
-  bool nobody_can_move_locked() const;
+  bool nothing_moves_locked() const;
+  bool nobody_outside_moves_locked() const;
   int threads_known_to_sleep_locked() const;
   [[noreturn]] void report_deadlock_locked();
 

@@ -126,13 +126,19 @@ P* scheduler::take_wished_p_locked() {
 }
 
 // There can be no more threads: the P rests, and what it had to run waits in the global queue.
-// Threads come back from their calls, or run out of work, and take both.
+// Threads come back from their calls, or run out of work, and take both. But one who sleeps until
+// the goroutine that is locked to it has its turn does neither: it gets the P for that.
 void scheduler::rest_without_thread_locked(P* p, bool spinning) {
   goroutine_queue rest;
   p->queue.drain_into(rest);
   global_.push_all(rest);
-  put_idle_locked(p);
   if (spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: counts only, see idle.cpp
+  if (G* const g = locked_sleepers_ != 0 ? global_.pop_locked() : nullptr) {
+    M* const owner = g->extra->locked_to;
+    owner->handed_p = p;
+    return owner->wake.wake();
+  }
+  put_idle_locked(p);
 }
 
 void scheduler::wake_spawner() {

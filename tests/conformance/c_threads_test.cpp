@@ -328,6 +328,32 @@ TEST(Conformance, C07_ManyThreadsThatEndLockedWithinALimit) {
   }
 }
 
+// Each has a thread, and there is none beside theirs to hand a P on.
+TEST_P(Conformance, C07_LockedGoroutinesHoldAllThreadsOfTheLimit) {
+  constexpr int k_rounds = 200;
+  runtime r({.procs = ps(), .max_threads = 2});
+  channel<int> there, back;
+  std::atomic<int> left{2};
+  r.go([&] {
+    const thread_lock lock;
+    for (int i = 0; i < k_rounds; ++i) {
+      there.send(i);
+      EXPECT_EQ(back.receive(), i);
+    }
+    --left;
+  });
+  r.go([&] {
+    const thread_lock lock;
+    for (int i = 0; i < k_rounds; ++i) {
+      EXPECT_EQ(there.receive(), i);
+      this_goroutine::yield();
+      back.send(i);
+    }
+    --left;
+  });
+  while (left != 0) std::this_thread::yield();
+}
+
 std::atomic<int> g_destroyed{0};
 struct of_thread {
   bool used = false;

@@ -199,6 +199,17 @@ int main(int, char** arguments) {
     usleep(200'000);
     never.wait();
   }
+  // The only thread is locked to a goroutine that waits for another.
+  if (way == "locked_at_limit") {
+    alarm(60);
+    runtime r({.procs = 1, .max_threads = 1});
+    r.run([] {
+      const thread_lock lock;
+      channel<int> answer;
+      go([&] { answer.send(1); });
+      answer.receive();
+    });
+  }
   if (way == "own_runtime") {
     auto* const mine = new runtime;
     mine->run([&] { delete mine; });

@@ -128,6 +128,13 @@ TEST(Report, DeadlockIsSeenByTheThreadOfALockedGoroutine) {
   EXPECT_THAT(end.output, HasSubstr("magpie: fatal error: all goroutines are asleep - deadlock!"));
 }
 
+TEST(Report, NoThreadForAnybodyBesideLockedGoroutinesIsAClearError) {
+  const program_end end = run_goroutines("locked_at_limit");
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("no thread for a goroutine that could run"));
+  EXPECT_THAT(end.output, HasSubstr("max_threads=1 allows no more"));
+}
+
 TEST(Report, UseOfTheRuntimeInAForkedChildIsAClearError) {
   const program_end end = run_goroutines("fork");
   EXPECT_EQ(end.exit_code, 0) << end.output;
