@@ -625,11 +625,8 @@ void start_trace_from_environment();
 
 // Before anything that could wait for a thread which a forked child does not have.
 inline void check_not_forked() {
-  if (os::in_forked_child()) [[unlikely]] {
-    fatal(
-        "a runtime was used in a child made by fork(): its threads are not there. Use"
-        " posix_spawn, or exec right after fork.");
-  }
+  if (os::in_forked_child()) [[unlikely]]
+    os::fail_in_forked_child();
 }
 
 // First thing on every side of a switch where somebody may have left: does what `leaving` says.
