@@ -62,6 +62,8 @@ void spawn_copy(const spawn_request& request, const task_type& task, const void*
   leave_if(m);
 }
 
+void go_of_nil() noexcept { fatal("go of nil func value"); }
+
 G* begin_spawn(const spawn_request& request) {
   check_stack_size(request.stack_size);
   goroutine_extra* const extra =

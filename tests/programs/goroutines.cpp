@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
@@ -209,6 +210,22 @@ int main(int, char** arguments) {
       go([&] { answer.send(1); });
       answer.receive();
     });
+  }
+  if (way == "nil_pointer") {
+    void (*nothing)() = nullptr;
+    go(nothing);
+  }
+  if (way == "nil_with_argument") {
+    void (*nothing)(int) = nullptr;
+    go(nothing, 1);
+  }
+  if (way == "nil_async") {
+    const std::function<int()> nothing;
+    (void)async(nothing);
+  }
+  if (way == "nil_in_wait_group") {
+    wait_group all;
+    all.go(std::function<void()>());
   }
   if (way == "own_runtime") {
     auto* const mine = new runtime;

@@ -135,6 +135,14 @@ TEST(Report, NoThreadForAnybodyBesideLockedGoroutinesIsAClearError) {
   EXPECT_THAT(end.output, HasSubstr("max_threads=1 allows no more"));
 }
 
+TEST(Report, NothingToRunIsAClearErrorWhereItIsSpawned) {
+  for (const char* way : {"nil_pointer", "nil_with_argument", "nil_async", "nil_in_wait_group"}) {
+    const program_end end = run_goroutines(way);
+    EXPECT_EQ(end.signal, SIGABRT) << way << ": " << end.output;
+    EXPECT_THAT(end.output, HasSubstr("magpie: fatal error: go of nil func value")) << way;
+  }
+}
+
 TEST(Report, UseOfTheRuntimeInAForkedChildIsAClearError) {
   const program_end end = run_goroutines("fork");
   EXPECT_EQ(end.exit_code, 0) << end.output;
