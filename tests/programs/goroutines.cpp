@@ -227,6 +227,15 @@ int main(int, char** arguments) {
     wait_group all;
     all.go(std::function<void()>());
   }
+  if (way == "cooperates") {
+    alarm(60);
+    run([] {
+      std::atomic<bool> over{false};
+      go([&] { over = true; });
+      while (!over) this_goroutine::checkpoint();
+    });
+    std::puts("has yielded");
+  }
   if (way == "own_runtime") {
     auto* const mine = new runtime;
     mine->run([&] { delete mine; });

@@ -260,6 +260,14 @@ TEST(Settings, ATimerOutlivesIdleThreads) {
   EXPECT_THAT(end.output, HasSubstr("awake"));
 }
 
+// As in Go, it turns off the signals only.
+TEST(Settings, WithoutPreemptionThoseWhoAskStillGiveWay) {
+  const program_end end =
+      run_goroutines("cooperates", {"MAGPIE_DEBUG=nopreempt=1", "MAGPIE_PROCS=1"});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("has yielded"));
+}
+
 TEST(Settings, WorksWithoutTheMonitor) {
   const program_end end =
       run_goroutines("settings", {"MAGPIE_DEBUG=nosysmon=1,nopreempt=1,seed=7"});
