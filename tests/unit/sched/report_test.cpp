@@ -225,7 +225,7 @@ TEST(Settings, ScheddetailAddsALineForEachPMAndGoroutine) {
       "needspinning=[01] idlethreads=[0-9]+ runqueue=[0-9]+ gcwaiting=false nmidlelocked=[0-9]+ "
       "stopwait=0 sysmonwait=(true|false)");
   const std::regex p(
-      "  P[01]: status=[012] schedtick=[0-9]+ syscalltick=[0-9]+ m=([0-9]+|nil) runqsize=[0-9]+ "
+      "  P[01]: status=[01] schedtick=[0-9]+ syscalltick=[0-9]+ m=([0-9]+|nil) runqsize=[0-9]+ "
       "gfreecnt=[0-9]+ timerslen=[0-9]+");
   const std::regex m(
       "  M[0-9]+: p=([0-9]+|nil) curg=([0-9]+|nil) mallocing=0 throwing=0 preemptoff= locks=[0-9]+ "
