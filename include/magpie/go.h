@@ -25,7 +25,8 @@ struct spawn_options {
 // goroutine's first instruction.
 //
 // The goroutine belongs to the caller's runtime; on a thread without one, to the default runtime,
-// which is started if need be. An exception that leaves f ends the process with a report.
+// which is started if need be. An exception that leaves f ends the process with a report, and so
+// does an f that is a null pointer or an empty std::function, right here.
 // Any thread.
 template <class F, class... Args>
 requires(!std::is_same_v<std::decay_t<F>, spawn_options>)

@@ -69,6 +69,7 @@ class MAGPIE_API group {
 
   template <class F>
   [[gnu::always_inline]] inline void start(F&& f) {
+    detail::check_callable(f);
     // From its construction on the task counts down, however it ends.
     detail::spawn({}, detail::group_task<std::decay_t<F>>(*this, std::forward<F>(f)));
   }

@@ -59,6 +59,7 @@ class wait_group {
   // counts as done.
   template <class F>
   [[gnu::always_inline]] inline void go(F&& f) {
+    detail::check_callable(f);
     add(1);
     try {
       detail::spawn({}, detail::counted_task<std::decay_t<F>>{this, std::forward<F>(f)});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/atomic.h"
+#include "os/clock.h"
 
 namespace magpie::rt::os {
 
@@ -14,6 +15,12 @@ extern atomic<bool> g_forked;
 inline bool in_forked_child() {
   return detail::g_forked.load(relaxed);  // relaxed: written before the child's first instruction
 }
+
+// Ends the process with a report that says so: what is wanted is with a thread that is not there.
+[[noreturn]] void fail_in_forked_child();
+
+// A lock of the runtime that is held for so long in the child is held by such a thread, for ever.
+inline constexpr nanos k_lost_lock = 1'000'000'000;
 
 // Starts watching; once per process is enough.
 void watch_forks();

@@ -17,18 +17,22 @@
 
 namespace magpie::rt {
 
-bool scheduler::all_goroutines_wait_locked() const {
+// All goroutines wait; or those that do not can have no thread, because every one there may be is
+// kept by a goroutine that is locked to it, and waits.
+bool scheduler::nothing_moves_locked() const {
   // First: what an expired timer has woken is to be seen in what follows.
   if (timers_may_wake() || io_waiters() != 0) return false;
+  const auto threads = static_cast<std::size_t>(threads_);
   return wish_count_ == 0 && !stopping_ && !paused_ &&
          idle_ps_.size() == static_cast<std::size_t>(procs()) &&
-         idle_ms_.size() + locked_sleepers_ == static_cast<std::size_t>(threads_) &&
-         global_.length() == 0 && live_goroutines() != 0;
+         idle_ms_.size() + locked_sleepers_ == threads &&
+         (global_.length() == 0 ||
+          (locked_sleepers_ == threads && threads_ >= settings.max_threads)) &&
+         live_goroutines() != 0;
 }
 
-bool scheduler::nobody_can_move_locked() const {
-  return all_goroutines_wait_locked() && all_outside_threads_wait() &&
-         os::thread_count() == threads_known_to_sleep_locked();
+bool scheduler::nobody_outside_moves_locked() const {
+  return all_outside_threads_wait() && os::thread_count() == threads_known_to_sleep_locked();
 }
 
 // This runtime's and those that wait for it.
@@ -42,15 +46,27 @@ int scheduler::threads_known_to_sleep_locked() const {
 
 bool scheduler::check_deadlock() {
   const os::lock_guard hold(lock_);
-  if (nobody_can_move_locked()) report_deadlock_locked();
-  return all_goroutines_wait_locked();
+  if (!nothing_moves_locked()) return false;
+  if (global_.length() != 0) {
+    // A locked one may have come there after the last look at it.
+    rest_without_thread_locked(take_idle_p_locked(), false);
+    if (!nothing_moves_locked()) return false;
+  }
+  if (nobody_outside_moves_locked()) report_deadlock_locked();
+  return true;
 }
 
 // The lock stays held: another thread that is about to sleep would report the same.
 void scheduler::report_deadlock_locked() {
   fatal_report report("fatal error");
   printer& out = report.text();
-  out << "all goroutines are asleep - deadlock!\n";
+  if (global_.length() == 0) {
+    out << "all goroutines are asleep - deadlock!\n";
+  } else {
+    out << "no thread for a goroutine that could run: every thread is locked to one that waits,"
+           " and max_threads="
+        << settings.max_threads << " allows no more\n";
+  }
   if (traceback() == traceback_level::none) report.end();
   out << '\n';
   out.flush();

@@ -18,7 +18,7 @@ struct debug_settings {
   os::nanos schedtrace = 0;  // print a line about every runtime this often; 0: never
   bool scheddetail = false;  // ... and a line for each P and M
   bool nosysmon = false;     // no monitor: what it would cure becomes visible
-  bool nopreempt = false;    // nobody is asked to yield
+  bool nopreempt = false;    // nobody is stopped by a signal
   stall_mode stalls = stall_mode::once;
   os::nanos storm = 0;  // try to stop every thread this often, at whatever it does; 0: no
   os::nanos threadidle = 10'000'000'000;  // a thread that nobody needed for so long ends

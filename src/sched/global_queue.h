@@ -49,6 +49,15 @@ class global_queue {
     return pop();
   }
 
+  // One that is locked to a thread, if there is any.
+  G* pop_locked() {
+    const auto is_locked = [](const G& g) { return g.locked; };
+    G* g = urgent_.take_first_if(is_locked);
+    if (g == nullptr) g = queue_.take_first_if(is_locked);
+    publish_length();
+    return g;
+  }
+
   // A fair share for one of `procs` Ps, at most `most`. Returns how many it is.
   std::size_t pop_batch(std::size_t procs, std::size_t most, G** out) {
     const std::size_t all = queue_.size() + urgent_.size();

@@ -30,6 +30,18 @@ class goroutine_ring {
   G* pop_front() { return size() != 0 ? slots_[head_++ % capacity_] : nullptr; }
   G* pop_back() { return size() != 0 ? slots_[--tail_ % capacity_] : nullptr; }
 
+  // The first that `is_wanted`; the others keep their order. Null: there is none. Looks at all.
+  template <class Wanted>
+  G* take_first_if(Wanted is_wanted) {
+    std::size_t at = head_;
+    while (at != tail_ && !is_wanted(*slots_[at % capacity_])) ++at;
+    if (at == tail_) return nullptr;
+    G* const found = slots_[at % capacity_];
+    for (; at != head_; --at) slots_[at % capacity_] = slots_[(at - 1) % capacity_];
+    ++head_;
+    return found;
+  }
+
  private:
   // Not from the heap: its lock may be held by somebody who was stopped.
   void grow() {

@@ -65,10 +65,6 @@ constexpr std::uint64_t k_patience_held_back = 20;
 constexpr os::nanos k_shortest_doze = 50'000;
 constexpr int k_most_doublings = 4;
 
-// Between two looks for a deadlock while nothing moves: from the first to the longest.
-constexpr os::nanos k_first_check = 1'000'000;
-constexpr os::nanos k_longest_check = 1'000'000'000;
-
 }  // namespace
 
 // ---- The submitting side ----------------------------------------------------------------------
@@ -244,7 +240,8 @@ bool scheduler::sleep_until_work(M& m) {
       deliver(m.p != nullptr ? &m : nullptr, events);
       // It was drowsy or a spinner when others decided to leave work to it, or watched the timers
       // or the descriptors, and now runs something else: another one must look.
-      const bool relied_on = seen != visible_work::none || kept_time || watches.assigned;
+      const bool relied_on =
+          drowsy.lasts() || seen != visible_work::none || kept_time || watches.assigned;
       if (m.p != nullptr && !m.spinning && (relied_on || nobody_watches())) wake_p();
       return m.p != nullptr;  // null: the runtime ends
     }

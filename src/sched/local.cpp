@@ -17,12 +17,16 @@ goroutine_extra& extra_of(G& g) {
   return *g.extra;
 }
 
-void drop_extra(G& g) {
+void destroy_locals(G& g) {
   while (local_value* const local = g.extra->locals) {
     g.extra->locals = local->next;
     local->destroy(local->value);
     delete local;
   }
+}
+
+void drop_extra(G& g) {
+  destroy_locals(g);
   // It may be stopped anywhere here, and dumps read the name.
   goroutine_extra* const dropped = g.extra;
   g.extra = nullptr;

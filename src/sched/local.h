@@ -39,6 +39,8 @@ inline constexpr std::size_t k_longest_name = trace::k_longest_name;
 std::size_t copy_name(const G&, char (&to)[k_longest_name]);
 
 // At the goroutine's end: destroys its locals, newest first, and those they make meanwhile.
+void destroy_locals(G&);
+// The same, and all else.
 void drop_extra(G&);
 
 }  // namespace magpie::rt

@@ -46,6 +46,8 @@ struct M : thread_state {
   int vain_searches = 0;             // since it last found something to steal
   os::nanos unannounced_timer = os::k_never;  // the earliest it has added on its way here
   bool spinning = false;  // looks for work without having any; counted in idle_state::spinning
+  // Of the goroutine it ends with: deleted by the thread, outside of everything.
+  goroutine_extra* left_extra = nullptr;
 
   // The gate: how deep this thread is inside the runtime. At 0 user code runs, which may be
   // stopped anywhere; above, the P and all that belongs to it are safe. See gate.h.

@@ -103,8 +103,8 @@ void scheduler::end_pause() {
     const os::lock_guard hold(lock_);
     paused_ = false;
     count = procs_after_pause_;
+    resize_locked(count);
   }
-  resize(count);
   for (int i = 0; i < count; ++i) wake_p();
   announce_timer(earliest_timer());
 }

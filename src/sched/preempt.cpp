@@ -374,7 +374,7 @@ void scheduler::stop_runner(P& p, M& m, os::nanos now, bool make_room) {
     return;
   }
   const os::lock_guard hold(lock_);
-  if (p.m.load(relaxed) != &m || debugging().nopreempt) return;  // relaxed: under the lock
+  if (p.m.load(relaxed) != &m) return;     // relaxed: under the lock
   m.yield_requested.store(true, relaxed);  // relaxed: a hint, seen at some gate
   // relaxed: inside, it sees the request on its way out.
   if (!preempts_ || m.depth.load(relaxed) != 0) return;
@@ -385,7 +385,6 @@ void scheduler::stop_runner(P& p, M& m, os::nanos now, bool make_room) {
 // Who has run for longest, as the monitor knows it. Those inside the gate, or in a call that may
 // block, are about to look for themselves.
 void scheduler::urge(os::nanos now) {
-  if (debugging().nopreempt) return;
   P* longest = nullptr;
   M* runner = nullptr;
   {

@@ -63,6 +63,8 @@ void spawn_copy(const spawn_request& request, const task_type& task, const void*
   leave_if(m);
 }
 
+void go_of_nil() noexcept { fatal("go of nil func value"); }
+
 G* begin_spawn(const spawn_request& request) {
   check_stack_size(request.stack_size);
   goroutine_extra* const extra =
@@ -169,10 +171,10 @@ thread_lock::thread_lock() {
   if (g == nullptr) return;
   goroutine_extra& extra = extra_of(*g);
   if (extra.lock_depth++ != 0) return;
-  M* const m = enter();
-  extra.locked_to = m;
+  M* const m = enter();  // null inside blocking(), where the thread is settled anyway
+  extra.locked_to = current_m();
   g->locked = true;
-  leave(m);
+  leave_if(m);
 }
 
 thread_lock::~thread_lock() {
@@ -181,7 +183,7 @@ thread_lock::~thread_lock() {
   M* const m = enter();
   g->locked = false;
   g->extra->locked_to = nullptr;
-  leave(m);
+  leave_if(m);
 }
 
 // ---- Critical sections ------------------------------------------------------------------------

@@ -16,45 +16,57 @@ int scheduler::set_procs(int count) {
   return resize(count);
 }
 
-int scheduler::resize(int count) {
+int scheduler::resize(int count, resize_cause cause) {
   count = std::clamp(count, 1, k_most_procs);
   int before = 0;
   {
     const os::lock_guard hold(lock_);
-    before = procs();
+    // relaxed: set_procs() takes the lock after it has written it, so its number is the last one.
+    if (cause == resize_cause::cpus && !follows_cpus_.load(relaxed)) return procs();
     if (paused_) {
       procs_after_pause_ = count;
-      return before;
+      return procs();
     }
-    for (int i = ps_made_.load(relaxed); i < count; ++i) {  // relaxed: written under the lock
-      const auto memory = os::allocate_records(sizeof(P));
-      if (!memory) fatal("no memory for another P");
-      ps_[i] = new (*memory) P(i, stacks);
-      ps_[i]->trace.number = trace::take_proc_number();
-      ps_[i]->off = true;
-      ps_made_.store(i + 1, release);  // pairs with the acquires of thieves and the monitor
-    }
-    for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: as above
-      P* const p = ps_[i];
-      p->retired.store(i >= count, relaxed);  // relaxed: looked at again at every turn
-      if (i >= count && idle_ps_.contains(p)) {
-        idle_ps_.remove(p);
-        turn_off_locked(*p);
-        ps_[0]->timers.absorb(p->timers);
-      } else if (i < count && p->off) {
-        p->off = false;
-        p->usage.become(p_usage::use::idle);
-        idle_ps_.push_back(p);
-      }
-    }
-    // relaxed: wake_p() below brings the fence; a stale count only costs a look under the lock.
-    idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
-    procs_.store(count, relaxed);  // as above
-    trace::change_procs(count - before);
+    before = resize_locked(count);
   }
+  follow_resize(before, count);
+  return before;
+}
+
+int scheduler::resize_locked(int count) {
+  const int before = procs();
+  for (int i = ps_made_.load(relaxed); i < count; ++i) {  // relaxed: written under the lock
+    const auto memory = os::allocate_records(sizeof(P));
+    if (!memory) fatal("no memory for another P");
+    ps_[i] = new (*memory) P(i, stacks);
+    ps_[i]->trace.number = trace::take_proc_number();
+    ps_[i]->off = true;
+    ps_made_.store(i + 1, release);  // pairs with the acquires of thieves and the monitor
+  }
+  for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: as above
+    P* const p = ps_[i];
+    p->retired.store(i >= count, relaxed);  // relaxed: looked at again at every turn
+    if (i >= count && idle_ps_.contains(p)) {
+      idle_ps_.remove(p);
+      turn_off_locked(*p);
+      ps_[0]->timers.absorb(p->timers);
+    } else if (i < count && p->off) {
+      p->off = false;
+      p->usage.become(p_usage::use::idle);
+      idle_ps_.push_back(p);
+    }
+  }
+  // relaxed: follow_resize() brings the fence; a stale count only costs a look under the lock.
+  idle_count_.store(static_cast<int>(idle_ps_.size()), relaxed);
+  procs_.store(count, relaxed);  // as above
+  trace::change_procs(count - before);
+  return before;
+}
+
+// Without the lock: those who find work now, and whoever looks after the timers, are told.
+void scheduler::follow_resize(int before, int count) {
   for (int i = before; i < count; ++i) wake_p();
   if (count < before) announce_timer(ps_[0]->timers.next());
-  return before;
 }
 
 // The same for one that nobody holds. Whoever calls wakes somebody for what it had to run.

@@ -56,15 +56,13 @@ void print_id(printer& out, const char* key, bool known, Id id) {
 }  // namespace
 
 void scheduler::print_ps_locked(printer& out) const {
-  constexpr int k_idle = 0, k_running = 1, k_in_call = 2;  // Go's numbers
+  constexpr int k_idle = 0, k_running = 1, k_paused = 3;  // Go's numbers
   for (int i = 0; i < procs(); ++i) {
     const P& p = *ps_[i];
-    // acquire pairs with acquire_p(); it lives while we hold the lock. relaxed: a moment's view.
-    const M* const m = p.m.load(acquire);
-    const bool beside = m != nullptr && m->call_p.load(relaxed) == &p;
-    const int status = m == nullptr ? k_idle : beside ? k_in_call : k_running;
+    const M* const m = p.m.load(acquire);  // pairs with acquire_p(); it lives under the lock
+    const int status = m != nullptr ? k_running : paused_ ? k_paused : k_idle;
     out << "  P" << i << ": status=" << status << " schedtick=" << p.slices.read()
-        << " syscalltick=" << (m != nullptr ? m->calls.load(relaxed) : 0);  // relaxed: as above
+        << " syscalltick=" << p.counters.calls_begun.read();
     print_id(out, " m=", m != nullptr, m != nullptr ? m->id : 0);
     out << " runqsize=" << p.queue.ring_length() << " gfreecnt=" << racy(p.free_gs.size())
         << " timerslen=" << p.timers.pending() << '\n';

@@ -44,6 +44,10 @@ inline constexpr os::nanos k_timer_slack = 200'000;
 inline constexpr os::nanos k_short_timer_slack = 20'000;
 inline constexpr os::nanos k_longest_timer_look = 2'000'000;
 
+// Between two looks for a deadlock while nothing moves: from the first to the longest.
+inline constexpr os::nanos k_first_check = 1'000'000;
+inline constexpr os::nanos k_longest_check = 1'000'000'000;
+
 class printer;
 class wake_list;
 class snapshot;
@@ -475,8 +479,8 @@ class scheduler final : private trace::source {
 
   // deadlock.cpp
   bool check_deadlock();  // false: somebody can still move, in this runtime
-  bool all_goroutines_wait_locked() const;
-  bool nobody_can_move_locked() const;
+  bool nothing_moves_locked() const;
+  bool nobody_outside_moves_locked() const;
   int threads_known_to_sleep_locked() const;
   [[noreturn]] void report_deadlock_locked();
 
@@ -485,7 +489,13 @@ class scheduler final : private trace::source {
   static void finish_to_global_queue(M& m);
 
   // resize.cpp
-  int resize(int count);
+  enum class resize_cause {
+    wish,
+    cpus,  // the process may use more or fewer: no matter if somebody has set a number since
+  };
+  int resize(int count, resize_cause = resize_cause::wish);
+  int resize_locked(int count);
+  void follow_resize(int before, int count);
   void retire_p(M& m);
   void rest_retired_locked(P* p);
   void move_stopped_locked(P& p);
@@ -539,7 +549,6 @@ class scheduler final : private trace::source {
   int threads_peak_ = 0;
   int next_m_id_ = 0;
   std::uint64_t readied_outside_ = 0;
-  std::uint64_t hand_offs_ = 0;
   std::uint64_t retakes_ = 0;
   mutable std::uint64_t user_ticks_shown_ = 0;  // by read_usage_locked(), so far
   std::uint64_t calls_ended_outside_ = 0;       // of blocking(), by an M that lost its P meanwhile
@@ -616,11 +625,8 @@ void start_trace_from_environment();
 
 // Before anything that could wait for a thread which a forked child does not have.
 inline void check_not_forked() {
-  if (os::in_forked_child()) [[unlikely]] {
-    fatal(
-        "a runtime was used in a child made by fork(): its threads are not there. Use"
-        " posix_spawn, or exec right after fork.");
-  }
+  if (os::in_forked_child()) [[unlikely]]
+    os::fail_in_forked_child();
 }
 
 // First thing on every side of a switch where somebody may have left: does what `leaving` says.

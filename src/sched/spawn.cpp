@@ -12,6 +12,7 @@
 #include <iterator>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "fiber/sanitizer.h"
 #include "os/memory.h"
@@ -190,13 +191,17 @@ M* scheduler::run_body(M* m, G* g) {
   g->task = nullptr;
   leave(m);
   run_task(*task, g->closure);
-  if (g->extra != nullptr) drop_extra(*g);
+  // One that is locked to its thread is found by what it has until it is buried: its P may be taken
+  // before the gate.
+  if (g->extra != nullptr) destroy_locals(*g);
+  if (g->extra != nullptr && !g->locked) drop_extra(*g);
   return enter();
 }
 
 void scheduler::bury(M* m, G* g) {
   g->fiber.stack = nullptr;
   g->fiber.registers.program_counter = nullptr;  // see G::stop()
+  if (g->locked) m->left_extra = std::exchange(g->extra, nullptr);
   g->locked = false;
   g->transition(goroutine_state::running, goroutine_state::dead);
   trace_destroy(*m, *g);

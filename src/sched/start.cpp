@@ -3,6 +3,7 @@
 // Threads are made by a thread of its own, the spawner: making one allocates, and may wait for a
 // lock of libc whose holder waits for us. Nobody waits for the spawner.
 
+#include <algorithm>
 #include <new>
 
 #include "fiber/sanitizer.h"
@@ -12,6 +13,7 @@
 #include "os/signal.h"
 #include "sched/current.h"
 #include "sched/debug_settings.h"
+#include "sched/local.h"
 #include "sched/outside.h"
 #include "sched/report.h"
 #include "sched/scheduler.h"
@@ -124,13 +126,19 @@ P* scheduler::take_wished_p_locked() {
 }
 
 // There can be no more threads: the P rests, and what it had to run waits in the global queue.
-// Threads come back from their calls, or run out of work, and take both.
+// Threads come back from their calls, or run out of work, and take both. But one who sleeps until
+// the goroutine that is locked to it has its turn does neither: it gets the P for that.
 void scheduler::rest_without_thread_locked(P* p, bool spinning) {
   goroutine_queue rest;
   p->queue.drain_into(rest);
   global_.push_all(rest);
-  put_idle_locked(p);
   if (spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: counts only, see idle.cpp
+  if (G* const g = locked_sleepers_ != 0 ? global_.pop_locked() : nullptr) {
+    M* const owner = g->extra->locked_to;
+    owner->handed_p = p;
+    return owner->wake.wake();
+  }
+  put_idle_locked(p);
 }
 
 void scheduler::wake_spawner() {
@@ -231,6 +239,7 @@ void scheduler::thread_main(void* raw) {
     if (m.p != nullptr) home.hand_off_p(home.release_p(m));
     home.close_to_preemption(m);
     set_current_m(nullptr);
+    delete m.left_extra;
     const os::lock_guard hold(home.lock_);
     home.all_ms_.remove(&m);
   }
@@ -246,13 +255,24 @@ void scheduler::thread_main(void* raw) {
 
 // ---- The end ----------------------------------------------------------------------------------
 
+namespace {
+
+// Between two looks whether every goroutine has ended: from the first to the longest.
+constexpr os::nanos k_first_pause = 200'000;
+constexpr os::nanos k_longest_pause = 10'000'000;
+
+}  // namespace
+
 void scheduler::shut_down() {
   // Ends are not announced: that would cost every goroutine something. So it is asked.
   note_outside_thread();
   outside_wait_begins();
   os::futex_word nobody{0};
   for (;;) {
-    while (live_goroutines() != 0) os::futex_wait(nobody, 0, os::now() + 200'000);
+    for (os::nanos pause = k_first_pause; live_goroutines() != 0;) {
+      os::futex_wait(nobody, 0, os::now() + pause);
+      pause = std::min(2 * pause, k_longest_pause);
+    }
     // A timer may have started one since; from here on none does.
     pause_timers();
     if (live_goroutines() == 0) break;

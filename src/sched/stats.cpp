@@ -45,7 +45,6 @@ stats scheduler::read_stats() const {
   const os::lock_guard hold(lock_);
   all.spawned += spawned_outside_.load(relaxed);  // relaxed: a moment's view
   all.readies += readied_outside_;
-  all.hand_offs += hand_offs_;
   all.retakes = retakes_;
   all.threads = threads_;
   all.threads_peak = threads_peak_;

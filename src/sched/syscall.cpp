@@ -127,7 +127,6 @@ void scheduler::hand_off_p(P* p) {
   bool rests = false;
   {
     const os::lock_guard hold(lock_);
-    ++hand_offs_;
     rests = p->retired.load(relaxed);  // relaxed: written under the lock
     if (rests) {
       rest_retired_locked(p);

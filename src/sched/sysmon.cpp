@@ -167,7 +167,7 @@ scheduler::calls_seen scheduler::look_at_calls(os::nanos now) {
 void scheduler::follow_cpus() {
   if (!follows_cpus_.load(relaxed)) return;  // relaxed: a setting
   const int usable = os::usable_cpus(quota_files_);
-  if (usable != procs()) resize(usable);
+  if (usable != procs()) resize(usable, resize_cause::cpus);
 }
 
 }  // namespace magpie::rt

@@ -8,6 +8,8 @@
 //   - G ends: M ends with it. What G did to the thread (mask, namespace, affinity) goes, too: new
 //     threads are made by the spawner, which nobody can spoil.
 
+#include <algorithm>
+
 #include "sched/local.h"
 #include "sched/scheduler.h"
 
@@ -16,11 +18,19 @@ namespace magpie::rt {
 // M's own stack only, after its goroutine has stopped: sleeps until that one's turn comes.
 void scheduler::wait_for_locked_turn(M& m) {
   announce_own_timer(m);  // whoever gets the P may have nothing to do with it
-  if (m.p != nullptr) hand_off_p(release_p(m));
   {
     const os::lock_guard hold(lock_);
-    ++locked_sleepers_;
-    if (nobody_can_move_locked()) report_deadlock_locked();
+    ++locked_sleepers_;  // before the P goes: it may come back at once
+  }
+  if (m.p != nullptr) {
+    hand_off_p(release_p(m));
+  } else {
+    wake_p();  // at the limit of threads, one that came too early has found nobody asleep
+  }
+  // As in sleep_until_work(): the last one that falls asleep goes on looking.
+  for (os::nanos pause = k_first_check; check_deadlock();) {
+    if (m.wake.wait_until(os::now() + pause)) break;
+    pause = std::min(2 * pause, k_longest_check);
   }
   m.wake.wait();
   m.wake.clear();

@@ -15,6 +15,7 @@ namespace magpie::rt {
 // ours.
 void lock_object_slow(detail::lock_word& word) {
   constexpr int k_longest_wait = 256;
+  const os::nanos give_up = os::in_forked_child() ? os::now() + os::k_lost_lock : os::k_never;
   for (;;) {
     for (int wait = 8; wait <= k_longest_wait; wait *= 2) {
       for (int i = 0; i < wait; ++i) cpu_relax();
@@ -22,6 +23,7 @@ void lock_object_slow(detail::lock_word& word) {
       if (word.value.load(relaxed) == 0 && word.value.exchange(1, acquire) == 0) return;
     }
     os::yield_thread();
+    if (give_up != os::k_never && os::now() >= give_up) os::fail_in_forked_child();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -110,6 +111,23 @@ TEST(Conformance, C02_UnlockedThreadServesOthers) {
   });
 }
 
+TEST(Conformance, C02_LockedAndUnlockedInsideABlockingCall) {
+  runtime r({.procs = 2});
+  r.run([] {
+    blocking([] { const thread_lock whole; });
+    std::optional<thread_lock> lock;
+    blocking(hand_off_now, [&] { lock.emplace(); });
+    const thread_id mine = current_thread_id();
+    for (int i = 0; i < 20; ++i) {
+      async([&] { EXPECT_NE(current_thread_id(), mine) << "nobody else runs there"; }).get();
+      this_goroutine::yield();
+      EXPECT_EQ(current_thread_id(), mine);
+    }
+    blocking([&] { lock.reset(); });
+    this_goroutine::yield();
+  });
+}
+
 TEST_P(Conformance, C02_LockedAndUnlockedGoroutinesHandABatonAround) {
   runtime r({.procs = ps()});
   baton there, back;
@@ -187,6 +205,46 @@ TEST_P(Conformance, C03_ChildThatEndsLockedIsJoined) {
       EXPECT_NE(current_thread_id(), before);
     }
   });
+}
+
+// Its thread sleeps at the end, and loses its P: it is still found for the last step.
+TEST(Conformance, C03_EndsLockedAfterItsPWasTaken) {
+  runtime r({.procs = 1});
+  for (int round = 0; round < 5; ++round) {
+    std::atomic<bool> over{false};
+    r.go([&] {
+      while (!over) this_goroutine::yield();
+    });
+    r.run([] {
+      go([] {
+        lock_for_ever();
+        usleep(20'000);
+      });
+    });
+    while (r.read_stats().goroutines > 1) std::this_thread::yield();
+    over = true;
+    while (r.read_stats().goroutines != 0) std::this_thread::yield();
+  }
+  EXPECT_GE(r.read_stats().retakes, 1u);
+}
+
+TEST(Conformance, C03_LocalsOfOneThatEndsLockedAreDestroyed) {
+  static std::atomic<int> destroyed{0};
+  struct noted {
+    ~noted() { ++destroyed; }
+  };
+  static goroutine_local<noted> local;
+  destroyed = 0;
+  runtime r({.procs = 2});
+  r.run([] {
+    async([] {
+      this_goroutine::set_name("a name that is too long to be kept in the string itself");
+      local.get();
+      lock_for_ever();
+    }).get();
+  });
+  while (r.read_stats().goroutines != 0) std::this_thread::yield();
+  EXPECT_EQ(destroyed, 1);
 }
 
 TEST(Conformance, C03_StateOfTheThreadGoesWithIt) {
@@ -268,6 +326,32 @@ TEST(Conformance, C07_ManyThreadsThatEndLockedWithinALimit) {
     r.run([] {});
     EXPECT_LE(r.read_stats().threads_peak, limit);
   }
+}
+
+// Each has a thread, and there is none beside theirs to hand a P on.
+TEST_P(Conformance, C07_LockedGoroutinesHoldAllThreadsOfTheLimit) {
+  constexpr int k_rounds = 200;
+  runtime r({.procs = ps(), .max_threads = 2});
+  channel<int> there, back;
+  std::atomic<int> left{2};
+  r.go([&] {
+    const thread_lock lock;
+    for (int i = 0; i < k_rounds; ++i) {
+      there.send(i);
+      EXPECT_EQ(back.receive(), i);
+    }
+    --left;
+  });
+  r.go([&] {
+    const thread_lock lock;
+    for (int i = 0; i < k_rounds; ++i) {
+      EXPECT_EQ(there.receive(), i);
+      this_goroutine::yield();
+      back.send(i);
+    }
+    --left;
+  });
+  while (left != 0) std::this_thread::yield();
 }
 
 std::atomic<int> g_destroyed{0};

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
@@ -185,6 +186,56 @@ int main(int, char** arguments) {
   if (way == "lock_cycle") lock_cycle();
   if (way == "fork") use_after_fork();
   if (way == "exec") exec_after_fork();
+  // The last thread to fall asleep is that of a locked goroutine, and main waits after that.
+  if (way == "locked_deadlock") {
+    alarm(60);
+    future<void> never = async([] {
+      const thread_lock lock;
+      const auto start = clock::now();
+      while (clock::now() - start < std::chrono::milliseconds(20)) {
+      }
+      channel<int> nobody_sends;
+      receive_from(nobody_sends);
+    });
+    usleep(200'000);
+    never.wait();
+  }
+  // The only thread is locked to a goroutine that waits for another.
+  if (way == "locked_at_limit") {
+    alarm(60);
+    runtime r({.procs = 1, .max_threads = 1});
+    r.run([] {
+      const thread_lock lock;
+      channel<int> answer;
+      go([&] { answer.send(1); });
+      answer.receive();
+    });
+  }
+  if (way == "nil_pointer") {
+    void (*nothing)() = nullptr;
+    go(nothing);
+  }
+  if (way == "nil_with_argument") {
+    void (*nothing)(int) = nullptr;
+    go(nothing, 1);
+  }
+  if (way == "nil_async") {
+    const std::function<int()> nothing;
+    (void)async(nothing);
+  }
+  if (way == "nil_in_wait_group") {
+    wait_group all;
+    all.go(std::function<void()>());
+  }
+  if (way == "cooperates") {
+    alarm(60);
+    run([] {
+      std::atomic<bool> over{false};
+      go([&] { over = true; });
+      while (!over) this_goroutine::checkpoint();
+    });
+    std::puts("has yielded");
+  }
   if (way == "own_runtime") {
     auto* const mine = new runtime;
     mine->run([&] { delete mine; });

@@ -2,6 +2,8 @@
 // that guards it must end the process. Exits with 0 if nothing noticed.
 
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <new>
@@ -11,12 +13,14 @@
 
 #include "base/intrusive.h"
 #include "os/error.h"
+#include "os/fork.h"
 #include "os/futex.h"
 #include "os/lock.h"
 #include "os/memory.h"
 #include "os/note.h"
 #include "os/signal.h"
 #include "os/thread.h"
+#include "sched/waiting.h"
 
 using namespace magpie::rt;
 
@@ -34,6 +38,19 @@ os::thread start_a_thread() {
   os::result<os::thread> made = os::thread::start([](void*) {}, nullptr);
   if (!made) std::exit(2);
   return std::move(*made);
+}
+
+// As a thread of the child that has inherited what is held, by nobody who is there.
+template <class Body>
+void in_a_child(Body body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::thread(body).join();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) raise(WTERMSIG(status));
 }
 
 }  // namespace
@@ -65,6 +82,17 @@ int main(int, char** arguments) {
   if (way == "acquire_twice") {
     low.acquire();
     low.acquire();
+  }
+  if (way == "lock_of_the_parent") {
+    os::watch_forks();
+    low.acquire();
+    in_a_child([&] { low.acquire(); });
+  }
+  if (way == "object_of_the_parent") {
+    os::watch_forks();
+    static magpie::detail::lock_word word;
+    lock_object(word);
+    in_a_child([&] { lock_object(word); });
   }
   if (way == "release_unheld") low.release();
   if (way == "release_on_another_thread") {

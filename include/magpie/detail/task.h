@@ -99,11 +99,26 @@ inline constexpr task_type inline_task = make_task_type<F>(false);
 template <class F>
 inline constexpr task_type heap_task = make_task_type<F>(true);
 
+// Ends the process: there is nothing to run.
+[[noreturn, gnu::cold]] MAGPIE_API void go_of_nil() noexcept;
+
+// Before a callable is hidden in another one: a null pointer to a function, or an empty
+// std::function, is an error at the place of the spawn, where its maker can be seen.
+template <class F>
+[[gnu::always_inline]] inline void check_callable(const F& f) {
+  if constexpr (!std::is_function_v<F> && std::is_constructible_v<F, std::nullptr_t> &&
+                requires { f == nullptr; }) {
+    if (f == nullptr) [[unlikely]]
+      go_of_nil();
+  }
+}
+
 // F is a decayed callable without parameters. Always inlined, so that the return address which
 // the library takes for the place of the spawn is the user's.
 template <class F>
 [[gnu::always_inline]] inline void spawn(const spawn_request& request, F&& f) {
   using callable = std::decay_t<F>;
+  check_callable(f);
   constexpr bool fits =
       sizeof(callable) <= inline_closure_size && alignof(callable) <= inline_closure_alignment;
   if constexpr (fits && std::is_trivially_copyable_v<callable>) {
@@ -131,6 +146,7 @@ template <class F>
 // f(args...) with everything decay-copied, as std::thread does.
 template <class F, class... Args>
 auto bind_decayed(F&& f, Args&&... args) {
+  check_callable(f);
   if constexpr (sizeof...(Args) == 0) {
     return [f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
       return std::move(f)();

@@ -5,6 +5,8 @@
 #include "os/lock.h"
 
 #include "base/check.h"
+#include "os/clock.h"
+#include "os/fork.h"
 
 namespace magpie::rt::os {
 namespace {
@@ -87,8 +89,10 @@ void lock::acquire_slow() {
     }
   }
   // acquire as in acquire(): the exchange that finds `free` takes the lock.
+  const nanos give_up = in_forked_child() ? now() + k_lost_lock : k_never;
   while (word_.exchange(held_with_waiters, rt::acquire) != free) {
-    futex_wait(word_, held_with_waiters);
+    futex_wait(word_, held_with_waiters, give_up);
+    if (give_up != k_never && now() >= give_up) fail_in_forked_child();
   }
 }
 

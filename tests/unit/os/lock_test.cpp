@@ -229,6 +229,15 @@ TEST(Lock, IsCountedForAHandlerAtWhateverInstructionItComes) {
   signal(number, SIG_IGN);
 }
 
+// Held by a thread of the parent, it would never be free.
+TEST(Lock, WaitingInAForkedChildForAThreadOfTheParentIsAClearError) {
+  for (const char* way : {"lock_of_the_parent", "object_of_the_parent"}) {
+    const auto end = testing::run_program("misuse", {way});
+    EXPECT_EQ(end.signal, SIGABRT) << way;
+    EXPECT_THAT(end.output, HasSubstr("a runtime was used in a child made by fork()")) << way;
+  }
+}
+
 #ifdef NDEBUG
 
 TEST(Lock, ReleaseOfAFreeLockIsReportedInReleaseBuildsToo) {

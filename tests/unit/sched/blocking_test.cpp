@@ -122,6 +122,15 @@ TEST(Blocking, HandedOffAtOnceLetsAnotherGoroutineRunOnTheOnlyP) {
   EXPECT_GE(r.read_stats().hand_offs, 1u);
 }
 
+TEST(Blocking, EveryHandOffIsCountedOnce) {
+  constexpr int k_calls = 20;
+  runtime r({.procs = 2});
+  r.run([] {
+    for (int i = 0; i < k_calls; ++i) blocking(hand_off_now, [] {});
+  });
+  EXPECT_EQ(r.read_stats().hand_offs, k_calls);
+}
+
 TEST(Blocking, ManyBlockedGoroutinesDoNotStopTheOthers) {
   constexpr int k_blocked = 50;
   runtime r({.procs = 1});

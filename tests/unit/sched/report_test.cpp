@@ -123,6 +123,27 @@ TEST(Report, DeadlockNamesTheLocksAndWhoHoldsThem) {
   EXPECT_THAT(end.output, ContainsRegex("\\[chan receive\\]:\n  waits in 0x"));
 }
 
+TEST(Report, DeadlockIsSeenByTheThreadOfALockedGoroutine) {
+  const program_end end = run_goroutines("locked_deadlock", {"MAGPIE_PROCS=2"});
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("magpie: fatal error: all goroutines are asleep - deadlock!"));
+}
+
+TEST(Report, NoThreadForAnybodyBesideLockedGoroutinesIsAClearError) {
+  const program_end end = run_goroutines("locked_at_limit");
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("no thread for a goroutine that could run"));
+  EXPECT_THAT(end.output, HasSubstr("max_threads=1 allows no more"));
+}
+
+TEST(Report, NothingToRunIsAClearErrorWhereItIsSpawned) {
+  for (const char* way : {"nil_pointer", "nil_with_argument", "nil_async", "nil_in_wait_group"}) {
+    const program_end end = run_goroutines(way);
+    EXPECT_EQ(end.signal, SIGABRT) << way << ": " << end.output;
+    EXPECT_THAT(end.output, HasSubstr("magpie: fatal error: go of nil func value")) << way;
+  }
+}
+
 TEST(Report, UseOfTheRuntimeInAForkedChildIsAClearError) {
   const program_end end = run_goroutines("fork");
   EXPECT_EQ(end.exit_code, 0) << end.output;
@@ -225,7 +246,7 @@ TEST(Settings, ScheddetailAddsALineForEachPMAndGoroutine) {
       "needspinning=[01] idlethreads=[0-9]+ runqueue=[0-9]+ gcwaiting=false nmidlelocked=[0-9]+ "
       "stopwait=0 sysmonwait=(true|false)");
   const std::regex p(
-      "  P[01]: status=[012] schedtick=[0-9]+ syscalltick=[0-9]+ m=([0-9]+|nil) runqsize=[0-9]+ "
+      "  P[01]: status=[01] schedtick=[0-9]+ syscalltick=[0-9]+ m=([0-9]+|nil) runqsize=[0-9]+ "
       "gfreecnt=[0-9]+ timerslen=[0-9]+");
   const std::regex m(
       "  M[0-9]+: p=([0-9]+|nil) curg=([0-9]+|nil) mallocing=0 throwing=0 preemptoff= locks=[0-9]+ "
@@ -258,6 +279,14 @@ TEST(Settings, ScheddetailAddsALineForEachPMAndGoroutine) {
 TEST(Settings, ATimerOutlivesIdleThreads) {
   const program_end end = run_goroutines("sleep", {"MAGPIE_DEBUG=threadidle=10", "MAGPIE_PROCS=1"});
   EXPECT_THAT(end.output, HasSubstr("awake"));
+}
+
+// As in Go, it turns off the signals only.
+TEST(Settings, WithoutPreemptionThoseWhoAskStillGiveWay) {
+  const program_end end =
+      run_goroutines("cooperates", {"MAGPIE_DEBUG=nopreempt=1", "MAGPIE_PROCS=1"});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("has yielded"));
 }
 
 TEST(Settings, WorksWithoutTheMonitor) {
