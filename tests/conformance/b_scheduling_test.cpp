@@ -1,16 +1,21 @@
 // Section B of Go's behaviours: how goroutines share the processors. One test per row.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <magpie/debug.h>
 #include <magpie/magpie.h>
 
 #include "conformance.h"
@@ -21,6 +26,7 @@ namespace magpie {
 namespace {
 
 using rt::testing::baton;
+using namespace std::chrono_literals;
 
 INSTANTIATE_TEST_SUITE_P(Ps, Conformance, ::testing::Values(1, 2, 4, 16));
 
@@ -32,6 +38,30 @@ bool becomes_true_within(clock::duration limit, Condition condition) {
     this_goroutine::yield();
   }
   return true;
+}
+
+// One looks again and again whether something came, and lets others run in between.
+TEST_P(Conformance, B01_YieldProgress) {
+  runtime r({.procs = ps()});
+  for (int round = 0; round < 20; ++round) {
+    r.run([] {
+      const channel<int> request, answer;
+      std::atomic<int> looks{0};
+      go([&] {
+        for (int got = 0; got == 0;) {
+          select(on_receive(request, [&](std::optional<int> value) { got = *value; }),
+                 otherwise([&] {
+                   ++looks;
+                   this_goroutine::yield();
+                 }));
+          if (got != 0) answer.send(got + 1);
+        }
+      });
+      while (looks < 3) this_goroutine::yield();
+      request.send(41);
+      EXPECT_EQ(answer.receive(), 42);
+    });
+  }
 }
 
 // As many goroutines as Ps count one number up by turns, each waiting for its turn without ever
@@ -68,7 +98,9 @@ TEST(Conformance, B05_GoroutineParallelismWithoutHelpOfTheKernel) {
   }
 }
 
-TEST_P(Conformance, B07_ChangingTheNumberOfPsBesideAGoroutineThatRespawnsItself) {
+// One stops the world, one changes the number of Ps, beside one that respawns itself for ever.
+TEST_P(Conformance, B07_StopTheWorldDeadlock) {
+  static constexpr int k_rounds = k_sanitized ? 20 : 100;
   struct respawns {
     std::atomic<bool>& stop;
     std::atomic<std::uint64_t>& generations;
@@ -82,20 +114,57 @@ TEST_P(Conformance, B07_ChangingTheNumberOfPsBesideAGoroutineThatRespawnsItself)
   runtime r({.procs = ps()});
   r.run([&] {
     go(respawns{stop, generations});
+    future<void> stops = async([&] {
+      for (int i = 0; i < k_rounds; ++i) {
+        const debug::world_pause pause;
+        const std::uint64_t before = generations;
+        sched_yield();
+        EXPECT_EQ(generations, before);
+      }
+    });
     future<void> three = async([] {
-      for (int i = 0; i < 1000; ++i) set_procs(3);
+      for (int i = 0; i < k_rounds; ++i) set_procs(3);
     });
     future<void> others = async([] {
-      for (int i = 0; i < 1000; ++i) {
+      for (int i = 0; i < k_rounds; ++i) {
         set_procs(1 + i % 5);
         (void)runtime::current().read_stats();
       }
     });
+    stops.get();
     three.get();
     others.get();
     const std::uint64_t before = generations;
     while (generations == before) this_goroutine::yield();
     stop = true;
+  });
+}
+
+// Two goroutines keep a channel and a select busy and never let their P rest.
+TEST_P(Conformance, B08_TimerFairness) {
+  runtime r({.procs = ps()});
+  r.run([] {
+    const channel<int> busy;
+    const channel<unit> done;
+    std::atomic<std::uint64_t> received{0};
+    wait_group pair;
+    pair.go([&] {
+      for (bool ends = false; !ends;) {
+        select(on_send(busy, 1, [] {}), on_receive(done, [&](auto) { ends = true; }));
+      }
+    });
+    pair.go([&] {
+      for (bool ends = false; !ends;) {
+        select(on_receive(busy, [&](auto) { ++received; }),
+               on_receive(done, [&](auto) { ends = true; }));
+      }
+    });
+    while (received == 0) this_goroutine::yield();
+    const time_point begin = clock::now();
+    after(20ms).receive();
+    EXPECT_GE(clock::now() - begin, 20ms);
+    done.close();
+    pair.wait();
   });
 }
 
@@ -115,24 +184,77 @@ TEST(Conformance, B10_PreemptionAfterARest) {
   }
 }
 
-// 5 goroutines spinning with checkpoints do not keep the number of Ps from changing, nor the
-// others from running.
-TEST_P(Conformance, B11_SpinningGoroutinesLetOthersRun) {
-  runtime r({.procs = ps(), .time_slice = std::chrono::milliseconds(1)});
+// 5 goroutines spin with checkpoints: the world stops nevertheless, again and again, the number of
+// Ps changes, and others run.
+TEST_P(Conformance, B11_PreemptionGC) {
+  constexpr int k_spinners = 5;
+  runtime r({.procs = ps(), .time_slice = 1ms});
   std::atomic<bool> stop{false};
-  std::atomic<int> spinning{0};
-  for (int i = 0; i < 5; ++i) {
+  std::array<std::atomic<std::uint64_t>, k_spinners> turns{};
+  for (auto& mine : turns) {
     r.go([&] {
-      ++spinning;
-      while (!stop) this_goroutine::checkpoint();
+      while (!stop) {
+        ++mine;
+        this_goroutine::checkpoint();
+      }
     });
   }
-  while (spinning != 5) std::this_thread::yield();
+  const auto now = [&] {
+    std::vector<std::uint64_t> all;
+    for (const auto& one : turns) all.push_back(one);
+    return all;
+  };
+  for (const auto& one : turns) {
+    while (one == 0) std::this_thread::yield();
+  }
   for (int i = 0; i < 20; ++i) {
+    std::vector<std::uint64_t> stopped;
+    {
+      const debug::world_pause pause;
+      stopped = now();
+      for (int k = 0; k < 10; ++k) sched_yield();
+      EXPECT_EQ(now(), stopped);
+    }
+    while (now() == stopped) std::this_thread::yield();
     r.set_procs(1 + i % 3);
     r.run([] {});
   }
   stop = true;
+}
+
+// One P, and two goroutines that make one system call after the other: the end of a sleep is seen.
+// With `call` around each of them.
+template <class Call>
+void sleep_beside_two_that_write(Call call) {
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(nowhere, 0);
+  runtime r({.procs = 1});
+  std::atomic<bool> stop{false};
+  std::array<std::atomic<std::uint64_t>, 2> written{};
+  r.run([&] {
+    wait_group both;
+    for (auto& mine : written) {
+      both.go([&] {
+        while (!stop) {
+          call([&] { EXPECT_EQ(write(nowhere, ".", 1), 1); });
+          ++mine;
+        }
+      });
+    }
+    this_goroutine::sleep_for(10ms);
+    stop = true;
+    both.wait();
+  });
+  close(nowhere);
+  EXPECT_GT(written[0] + written[1], 0u);
+}
+
+TEST(Conformance, B13_GCFairness) {
+  sleep_beside_two_that_write([](auto f) { f(); });
+}
+
+TEST(Conformance, B13_GCFairnessInsideBlocking) {
+  sleep_beside_two_that_write([](auto f) { blocking(f); });
 }
 
 // Two pairs play ping-pong on one P, one with heavy strokes and one with light ones.
