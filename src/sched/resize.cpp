@@ -46,6 +46,8 @@ int scheduler::resize_locked(int count) {
   for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: as above
     P* const p = ps_[i];
     p->retired.store(i >= count, relaxed);  // relaxed: looked at again at every turn
+    // During a pause somebody may have been stopped for a P that nobody holds.
+    if (i >= count && (p->off || idle_ps_.contains(p))) move_stopped_locked(*p);
     if (i >= count && idle_ps_.contains(p)) {
       idle_ps_.remove(p);
       turn_off_locked(*p);
@@ -66,7 +68,9 @@ int scheduler::resize_locked(int count) {
 // Without the lock: those who find work now, and whoever looks after the timers, are told.
 void scheduler::follow_resize(int before, int count) {
   for (int i = before; i < count; ++i) wake_p();
-  if (count < before) announce_timer(ps_[0]->timers.next());
+  if (count >= before) return;
+  wake_p();  // for those who have moved
+  announce_timer(ps_[0]->timers.next());
 }
 
 // The same for one that nobody holds. Whoever calls wakes somebody for what it had to run.
