@@ -46,7 +46,8 @@ void scheduler::note_stall_locked(M& m, const os::thread_view& view, os::nanos n
   const G& g = *m.current;
   stalls_.last = now;
   stalls_.pending = true;
-  stalls_.report = {g.id, origin_of(g).parent, g.spawn_site, view, now - m.orphan.asleep_since, 0, {}};
+  stalls_.report = {g.id, origin_of(g).parent, g.spawn_site, view, now - m.orphan.asleep_since, 0,
+                    {}};
   const auto high = reinterpret_cast<std::uintptr_t>(g.fiber.stack->high);
   if (view.stack_pointer != 0 && view.stack_pointer < high) {
     const std::size_t size =

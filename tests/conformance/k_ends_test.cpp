@@ -19,12 +19,14 @@
 #include <magpie/magpie.h>
 
 #include "support/baton.h"
+#include "support/dump_text.h"
 #include "support/subprocess.h"
 
 namespace magpie {
 namespace {
 
 using rt::testing::baton;
+using rt::testing::dump_text;
 using rt::testing::program_end;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
@@ -306,22 +308,6 @@ TEST(Conformance, K26_ExitInsideAHandlerLeavesNothingForTheNext) {
 
 // From a goroutine, then from a plain thread.
 TEST(Conformance, K27_StackOutput) {
-  const auto dump_text = [] {
-    int ends[2];
-    EXPECT_EQ(pipe(ends), 0);
-    std::string text;
-    std::thread reader([&] {
-      char part[4096];
-      for (ssize_t got; (got = read(ends[0], part, sizeof part)) > 0;) {
-        text.append(part, static_cast<std::size_t>(got));
-      }
-    });
-    debug::dump(ends[1]);
-    close(ends[1]);
-    blocking([&] { reader.join(); });
-    close(ends[0]);
-    return text;
-  };
   runtime r({.procs = 2});
   EXPECT_THAT(r.run(dump_text), StartsWith("goroutine "));
   const channel<int> nobody;

@@ -14,33 +14,17 @@
 #include <magpie/magpie.h>
 
 #include "fiber/sanitizer.h"
+#include "support/dump_text.h"
 #include "support/subprocess.h"
 
 namespace magpie {
 namespace {
 
+using rt::testing::dump_text;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using namespace std::chrono_literals;
-
-std::string dump_text() {
-  int ends[2];
-  EXPECT_EQ(pipe(ends), 0);
-  std::string text;
-  std::thread reader([&] {
-    char part[4096];
-    ssize_t got;
-    while ((got = read(ends[0], part, sizeof part)) > 0) {
-      text.append(part, static_cast<std::size_t>(got));
-    }
-  });
-  debug::dump(ends[1]);
-  close(ends[1]);
-  blocking([&] { reader.join(); });
-  close(ends[0]);
-  return text;
-}
 
 debug::goroutine_info find(const std::string& name) {
   for (auto& info : debug::goroutines()) {
