@@ -57,9 +57,6 @@ constexpr std::uint64_t k_spins_per_second = 1'000'000'000 / 20'000;
 
 // Often enough to be quicker than a wake-up; each look costs the looked-at P a cache miss.
 constexpr std::uint64_t k_looks_per_second = 1'000'000'000 / 3'000;
-// So much longer while it holds back: as often as it looks whether the others get on (steal.cpp).
-// Looks at their timers in between cost those who work two to three percent.
-constexpr std::uint64_t k_patience_held_back = 20;
 
 // How long an M is drowsy: longer each time it has looked for work in vain.
 constexpr os::nanos k_shortest_doze = 50'000;
@@ -154,6 +151,7 @@ run_queue::popped scheduler::while_spinning(M& m) {
     become_spinning(m);
   }
   judge_loot(*m.p);
+  int looks_held_back = 0;
   std::uint64_t now = os::ticks();
   std::uint64_t until = now + os::ticks_per_second() / k_spins_per_second;
   do {
@@ -163,9 +161,10 @@ run_queue::popped scheduler::while_spinning(M& m) {
     }
     if (auto found = from_poller(m); found.g) return found;
     if (holds_back(m)) {
-      pause *= k_patience_held_back;
+      rest_held_back(looks_held_back++);
       until = os::ticks() + pause + os::ticks_per_second() / k_spins_per_second;
     } else {
+      looks_held_back = 0;
       if (G* const g = steal_work(m)) return {g, false};
       if (G* const g = steal_forgotten(m)) return {g, false};
       if (auto found = from_global_queue(m); found.g) return found;

@@ -110,8 +110,8 @@ struct M : thread_state {
   sighting sightings[16];
   struct {
     std::uint64_t seen = 0;
-    std::uint64_t look_at = 0;  // ticks: not before that
-  } progress;                   // of all Ps; see holds_back()
+    std::uint64_t since = 0;  // ticks
+  } progress;                 // of all Ps; see holds_back()
 
   rt::trace::stream trace{static_cast<std::uint64_t>(thread)};
 };

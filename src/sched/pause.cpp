@@ -60,7 +60,7 @@ bool scheduler::look_at_pause(os::nanos now) {
   for (int i = 0; i < ps_made_.load(acquire); ++i) {  // pairs with the release in resize()
     P& p = *ps_[i];
     P* taken = nullptr;
-    M* runner = nullptr;
+    runner its;
     {
       const os::lock_guard hold(lock_);
       if (idle_ps_.contains(&p)) {
@@ -82,11 +82,11 @@ bool scheduler::look_at_pause(os::nanos now) {
           taken = &p;
         }
       } else {
-        runner = m;
+        its = runner_locked(*m);
       }
     }
     if (taken != nullptr) hand_off_p(taken);
-    if (runner != nullptr) stop_runner(p, *runner, now, false);
+    if (its.m != nullptr) stop_runner(p, its, now, false);
   }
   const os::lock_guard hold(lock_);
   for (M* m = orphans_.front(); m != nullptr; m = orphans_.next(m)) {

@@ -368,13 +368,15 @@ void scheduler::send_request_locked(M& m, std::uint64_t request, os::nanos now) 
 
 // The time of the goroutine on `p` is over, or somebody must not wait. It stops at its next call
 // into the runtime, or at once. Not a thread that sleeps: what it sleeps in might end early.
-void scheduler::stop_runner(P& p, M& m, os::nanos now, bool make_room) {
-  if (preempts_ && os::look_at_thread(m.thread).activity == os::thread_activity::asleep) {
-    take_from_sleeper(p, m);
+void scheduler::stop_runner(P& p, const runner& it, os::nanos now, bool make_room) {
+  if (preempts_ && !it.inside &&
+      os::look_at_thread(it.thread).activity == os::thread_activity::asleep) {
+    take_from_sleeper(p, it);
     return;
   }
   const os::lock_guard hold(lock_);
-  if (p.m.load(relaxed) != &m) return;     // relaxed: under the lock
+  if (p.m.load(relaxed) != it.m) return;  // relaxed: under the lock
+  M& m = *it.m;
   m.yield_requested.store(true, relaxed);  // relaxed: a hint, seen at some gate
   // relaxed: inside, it sees the request on its way out.
   if (!preempts_ || m.depth.load(relaxed) != 0) return;
@@ -382,11 +384,15 @@ void scheduler::stop_runner(P& p, M& m, os::nanos now, bool make_room) {
                       now);
 }
 
+scheduler::runner scheduler::runner_locked(M& m) {
+  return {&m, m.thread, m.depth.load(relaxed) != 0};  // relaxed: a hint
+}
+
 // Who has run for longest, as the monitor knows it. Those inside the gate, or in a call that may
 // block, are about to look for themselves.
 void scheduler::urge(os::nanos now) {
   P* longest = nullptr;
-  M* runner = nullptr;
+  runner its;
   {
     const os::lock_guard hold(lock_);
     if (global_.length() == 0 || !idle_ps_.empty()) return;
@@ -397,13 +403,13 @@ void scheduler::urge(os::nanos now) {
       if (m == nullptr || m->call_p.load(relaxed) == p || p->retired.load(relaxed)) continue;
       if (longest == nullptr || p->watched.slice_since < longest->watched.slice_since) {
         longest = p;
-        runner = m;
+        its = runner_locked(*m);
       }
     }
     if (longest == nullptr) return;
     longest->urged.store(true, relaxed);  // relaxed: the goroutine is there already
   }
-  stop_runner(*longest, *runner, now, true);
+  stop_runner(*longest, its, now, true);
 }
 
 // ---- Orphans ----------------------------------------------------------------------------------

@@ -81,13 +81,14 @@ scheduler::runners_seen scheduler::look_at_runners(os::nanos now) {
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   for (int i = 0; i < count; ++i) {
     P& p = *ps_[i];
-    M* m = nullptr;
+    runner its;
     bool sleeps = false, is_to_stop = false;
     {
       // An M does not end while its P points to it and the lock is held.
       const os::lock_guard hold(lock_);
-      m = p.m.load(acquire);  // pairs with acquire_p()
+      M* const m = p.m.load(acquire);  // pairs with acquire_p()
       if (m == nullptr) continue;
+      its = runner_locked(*m);
       if (seen.view == runner_view::idle) seen.view = runner_view::busy;
       if (m->call_p.load(relaxed) == &p) continue;  // relaxed: look_at_calls() sees to it
       all_stand_still &= p.watched.m == m && p.watched.turns == p.turns.read();
@@ -106,8 +107,8 @@ scheduler::runners_seen scheduler::look_at_runners(os::nanos now) {
         seen.next = std::min(seen.next, is_to_stop ? now + k_soon : end);
       }
     }
-    if (sleeps && take_from_sleeper(p, *m)) continue;
-    if (is_to_stop) stop_runner(p, *m, now, false);
+    if (sleeps && take_from_sleeper(p, its)) continue;
+    if (is_to_stop) stop_runner(p, its, now, false);
   }
   look_at_orphans(now);
   // relaxed: a hint for those who set timers.

@@ -236,6 +236,7 @@ class scheduler final : private trace::source {
   static void judge_loot(P& p);
   std::uint64_t progress_of_all() const;
   bool holds_back(M& m);
+  void rest_held_back(int looks);
   G* steal_work(M& m);
   G* steal_forgotten(M& m);
 
@@ -390,12 +391,20 @@ class scheduler final : private trace::source {
   void open_to_preemption(M& m) const;
   void close_to_preemption(M& m) const;
   void send_request_locked(M& m, std::uint64_t request, os::nanos now);
-  void stop_runner(P& p, M& m, os::nanos now, bool make_room);
+  // An M that has a P, as seen under the lock, for those who go on without it: it may have ended
+  // by then.
+  struct runner {
+    M* m = nullptr;
+    os::thread_id thread = 0;
+    bool inside = false;  // the gate
+  };
+  static runner runner_locked(M& m);
+  void stop_runner(P& p, const runner& it, os::nanos now, bool make_room);
   void look_at_orphans(os::nanos now);
   void stop_orphan_soon_locked(M& m, os::nanos now);
 
   // takeover.cpp
-  bool take_from_sleeper(P& p, M& suspect);
+  bool take_from_sleeper(P& p, const runner& suspect);
   bool take_p_locked(P& p, M& m);
 
   // stalls.cpp

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "os/clock.h"
+#include "os/futex.h"
 #include "sched/scheduler.h"
 
 namespace magpie::rt {
@@ -61,9 +62,14 @@ constexpr os::nanos k_cost_of_one = 4'000;
 constexpr std::uint64_t k_first_holds_per_second = 10'000;  // 100 us
 constexpr int k_most_doublings = 8;
 constexpr os::nanos k_much_busier = 4;  // so many turns of the thief to one
-// What the others have done is written in the lines they use most: each look costs them a miss.
-constexpr std::uint64_t k_progress_looks_per_second = 1'000'000'000 / 60'000;
-constexpr std::uint64_t k_quick = 32;  // so many turns or spawns between two looks
+// What the others have done is written in the lines they use most: each look costs them a miss, so
+// between two there is a pause. The first ones are spent awake; after that the thief sleeps, longer
+// each time: one that is awake for nothing slows the others down, by the memory and the power that
+// processors share.
+constexpr os::nanos k_first_rest = 60'000;
+constexpr int k_rests_awake = 2;
+constexpr int k_most_rest_doublings = 3;
+constexpr os::nanos k_quick = 2'000;  // between two turns, or spawns
 
 }  // namespace
 
@@ -109,11 +115,22 @@ std::uint64_t scheduler::progress_of_all() const {
 bool scheduler::holds_back(M& m) {
   const std::uint64_t now = os::ticks();
   if (m.p->loot.poor == 0 || now >= m.p->loot.hold_back_until) return false;
-  if (now < m.progress.look_at) return true;
   const std::uint64_t sum = progress_of_all();
-  const bool quick = sum - std::exchange(m.progress.seen, sum) >= k_quick;
-  m.progress.look_at = quick ? now + os::ticks_per_second() / k_progress_looks_per_second : 0;
-  return quick;
+  const std::uint64_t done = sum - std::exchange(m.progress.seen, sum);
+  const std::uint64_t took = now - std::exchange(m.progress.since, now);
+  return done != 0 && os::ticks_to_nanos(took / done) < k_quick;
+}
+
+// With its P, and as one who spins: what others leave to it waits for as long. But not the timers.
+void scheduler::rest_held_back(int looks) {
+  const os::nanos now = os::now();
+  if (looks < k_rests_awake) {
+    while (os::now() < now + k_first_rest) cpu_relax();
+    return;
+  }
+  const int doublings = std::min(looks - k_rests_awake, k_most_rest_doublings);
+  os::futex_word nobody{0};
+  os::futex_wait(nobody, 0, std::min(now + (k_first_rest << doublings), earliest_timer()));
 }
 
 // ---- Stealing ---------------------------------------------------------------------------------

@@ -16,16 +16,17 @@
 namespace magpie::rt {
 
 // Not a word to the thread: it may sleep in a call that would fail if it was disturbed.
-bool scheduler::take_from_sleeper(P& p, M& suspect) {
+bool scheduler::take_from_sleeper(P& p, const runner& suspect) {
   const os::thread_view view = os::look_at_thread(suspect.thread);
   if (view.activity != os::thread_activity::asleep) return false;
   {
     const os::lock_guard hold(lock_);
-    if (p.m.load(relaxed) != &suspect) return false;  // relaxed: under the lock; see below
-    if (!take_p_locked(p, suspect)) return false;
+    if (p.m.load(relaxed) != suspect.m) return false;  // relaxed: under the lock; see below
+    M& m = *suspect.m;
+    if (!take_p_locked(p, m)) return false;
     const os::nanos now = os::now();
-    if (suspect.orphan.asleep_since == 0) suspect.orphan.asleep_since = now;
-    note_stall_locked(suspect, view, now);
+    if (m.orphan.asleep_since == 0) m.orphan.asleep_since = now;
+    note_stall_locked(m, view, now);
   }
   hand_off_p(&p);
   return true;
