@@ -17,6 +17,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "observe/text.h"
 #include "tools/magpie/command.h"
 
 namespace magpie_tool {
@@ -24,6 +25,7 @@ namespace {
 
 constexpr int k_dump_here = 0x6d616700;  // as in sched/report.cpp
 constexpr int k_patience_ms = 10'000;
+constexpr int k_ask_again_ms = 500;
 
 pid_t parse_pid(std::string_view word) {
   const pid_t pid = number_from<pid_t>(word).value_or(0);
@@ -60,10 +62,20 @@ bool catches_quit(pid_t pid) {
 
 // All of it before any is shown: the program does not wait for long, and a pager reads a page.
 // False: nothing came any more, but not the end.
-bool read_answer(const int (&ends)[2], std::string& answer) {
-  for (;;) {
+//
+// Of two signals that are on their way at the same time the kernel keeps one: when nothing comes,
+// somebody else may have asked. Whose question has arrived may ask again without getting two
+// answers.
+template <class Ask>
+bool read_answer(const int (&ends)[2], std::string& answer, Ask ask) {
+  for (int waited = 0;;) {
     pollfd wait{ends[0], POLLIN, 0};
-    if (poll(&wait, 1, k_patience_ms) == 0) return false;
+    if (poll(&wait, 1, answer.empty() ? k_ask_again_ms : k_patience_ms) == 0) {
+      waited += k_ask_again_ms;
+      if (!answer.empty() || waited >= k_patience_ms) return false;
+      ask();
+      continue;
+    }
     char text[1 << 16];
     const ssize_t got = read(ends[0], text, sizeof text);
     if (got < 0 && errno == EINTR) continue;
@@ -84,14 +96,17 @@ int dump_command(const std::vector<std::string_view>& words) {
   if (!catches_quit(pid)) throw std::runtime_error(who + " does not listen to SIGQUIT");
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error(std::strerror(errno));
-  sigval value{};
-  value.sival_int = k_dump_here + ends[1];
-  if (sigqueue(pid, SIGQUIT, value) != 0) {
-    throw std::runtime_error(who + " cannot be asked: " + std::strerror(errno));
-  }
+  const auto ask = [&] {
+    sigval value{};
+    value.sival_int = k_dump_here + ends[1];
+    if (sigqueue(pid, SIGQUIT, value) != 0) {
+      throw std::runtime_error(who + " cannot be asked: " + std::strerror(errno));
+    }
+  };
+  ask();
   std::string text;
-  const bool whole = read_answer(ends, text);
-  std::cout << text;
+  const bool whole = read_answer(ends, text, ask);
+  std::cout << magpie::rt::printable_lines(text);
   if (!whole) {
     throw std::runtime_error(who +
                              " has not answered within ten seconds: it may have written to its "
