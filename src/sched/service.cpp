@@ -132,7 +132,7 @@ void request_dump(dump_target target) {
   }
   for (atomic<dump_target>& asker : g_askers) {
     dump_target nobody{};
-    if (asker.compare_exchange_strong(nobody, target, relaxed)) return poke();
+    if (asker.compare_exchange_strong(nobody, target, relaxed)) return poke();  // as above
   }
   // So many at a time: this one may ask again.
 }

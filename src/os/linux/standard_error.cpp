@@ -20,11 +20,10 @@ constexpr os::nanos k_patience = 3'000'000'000;
 atomic<bool> g_nobody_reads{false};
 
 bool has_room_soon() noexcept {
-  // relaxed, both: a hint, by which no data travels.
-  const os::nanos patience = g_nobody_reads.load(relaxed) ? 0 : k_patience;
+  const os::nanos patience = g_nobody_reads.load(relaxed) ? 0 : k_patience;  // relaxed: a hint
   const auto ready = os::wait_ready(STDERR_FILENO, os::readiness::to_write, os::now() + patience);
   const bool has_room = ready && *ready;
-  g_nobody_reads.store(!has_room, relaxed);
+  g_nobody_reads.store(!has_room, relaxed);  // relaxed: as above
   return has_room;
 }
 

@@ -15,6 +15,7 @@
 #include <magpie/magpie.h>
 
 #include "support/prometheus.h"
+#include "support/subprocess.h"
 
 namespace magpie {
 namespace {
@@ -304,6 +305,18 @@ TEST_P(DebugServer, HasTheLastSeconds) {
     EXPECT_THAT(recorded.body, StartsWith("go 1."));
   });
   EXPECT_FALSE(trace::enabled());
+}
+
+TEST(DebugServerMemory, OneConnectionEndsAndNoMoreThanThat) {
+  const auto end = rt::testing::run_program("server_memory", {"accept"});
+  EXPECT_EQ(end.exit_code, 0) << end.signal;
+  EXPECT_EQ(end.output, "some were refused\n");
+}
+
+TEST(DebugServerMemory, OneThatCannotBeMadeLeavesNothing) {
+  const auto end = rt::testing::run_program("server_memory", {"make"});
+  EXPECT_EQ(end.exit_code, 0) << end.signal;
+  EXPECT_EQ(end.output, "some were not made, 0 descriptors more\n");
 }
 
 TEST(DebugServerOutside, CanBeMadeByAPlainThread) {
