@@ -226,7 +226,7 @@ class server::state {
 
   void accept_all() {
     while (!ends()) {
-      if (!accept_one()) this_goroutine::sleep_for(10ms);
+      if (!accept_one() && !ends()) this_goroutine::sleep_for(10ms);
     }
   }
 

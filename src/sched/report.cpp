@@ -149,9 +149,14 @@ constexpr int k_dump_here = 0x6d616700;
 // The second one within a second does what it does everywhere: it ends the process.
 void on_quit(const os::signal_event& event) {
   const int descriptor = event.value - k_dump_here;
-  if (event.sender > 0 && descriptor >= 0 && descriptor < 256) {
-    // Without the service nobody answers; but who asked did not mean to end anything.
-    if (service_threads() != 0) request_dump({event.sender, descriptor});
+  if (descriptor >= 0 && descriptor < 256) {
+    // It is not meant to end anything: neither where nobody answers, nor when two ask within a
+    // second. Who asks from outside of a container has no number here, and finds it on standard
+    // error.
+    const bool is_known = event.sender > 0;
+    if (service_threads() != 0) {
+      request_dump(is_known ? dump_target{event.sender, descriptor} : dump_target{});
+    }
     return;
   }
   const os::nanos now = os::now();

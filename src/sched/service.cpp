@@ -54,7 +54,7 @@ void give_dumps() {
     const dump_target target = asker.load(relaxed);
     if (target == dump_target{}) continue;
     dump_on_request(target);
-    // Only now: one who has become impatient, and asks again, is there already.
+    // Only now: one who becomes impatient, and asks again, is there already.
     asker.store({}, relaxed);
   }
 }
