@@ -13,6 +13,8 @@
 #include <magpie/debug.h>
 #include <magpie/magpie.h>
 
+#include "fiber/sanitizer.h"
+
 using namespace magpie;
 
 namespace {
@@ -21,7 +23,7 @@ namespace {
 std::atomic<const char*> g_whose{""};
 std::atomic<int> g_number{0};
 
-bool is_to_fail() {
+[[maybe_unused]] bool is_to_fail() {
   if (g_number.load() == 0 || this_goroutine::name() != g_whose.load()) return false;
   return g_number.fetch_sub(1) == 1;
 }
@@ -79,6 +81,8 @@ void make_without_memory() {
 
 }  // namespace
 
+// The sanitizers have their own.
+#if !defined(MAGPIE_ASAN) && !defined(MAGPIE_TSAN)
 void* operator new(std::size_t size) {
   void* const memory = is_to_fail() ? nullptr : std::malloc(size);
   if (memory == nullptr) throw std::bad_alloc();
@@ -86,6 +90,7 @@ void* operator new(std::size_t size) {
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#endif
 
 int main(int, char** argv) {
   alarm(100);
