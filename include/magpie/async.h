@@ -56,6 +56,7 @@ class async_task {
   async_task(async_task&&) = default;
 
   const meeting* end() const { return &mine_.state->end; }
+  code_address function() const noexcept requires has_function<F> { return function_in(f_); }
 
   void operator()() && {
     future_state<R>& state = *mine_.state;

@@ -91,6 +91,8 @@ class group_task {
   group_task(group& g, G&& f) : mine_(&g), f_(std::forward<G>(f)) {}
   group_task(group_task&&) = default;
 
+  code_address function() const noexcept requires has_function<F> { return function_in(f_); }
+
   void operator()() && {
     group& g = *mine_.of;
     try {

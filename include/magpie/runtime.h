@@ -80,11 +80,11 @@ class MAGPIE_API runtime {
 
   // Runs f as a goroutine of this runtime and waits for it: its value, or its exception.
   template <class F>
-  auto run(F&& f) {
+  [[gnu::always_inline]] auto run(F&& f) {
     return async_on({scheduler_}, std::forward<F>(f)).get();
   }
   template <class F, class... Args>
-  void go(F&& f, Args&&... args) {
+  [[gnu::always_inline]] void go(F&& f, Args&&... args) {
     detail::spawn({scheduler_},
                   detail::bind_decayed(std::forward<F>(f), std::forward<Args>(args)...));
   }
@@ -112,12 +112,12 @@ MAGPIE_API rt::scheduler* start_default(const config&);
 // value or throws its exception. Other goroutines go on until the process ends. Inside a
 // goroutine: runs f in a new one of the same runtime.
 template <class F>
-auto run(F&& f) {
+[[gnu::always_inline]] inline auto run(F&& f) {
   return async(std::forward<F>(f)).get();
 }
 // With settings for the default runtime; misuse when it runs with others already.
 template <class F>
-auto run(const config& settings, F&& f) {
+[[gnu::always_inline]] inline auto run(const config& settings, F&& f) {
   return async_on({detail::start_default(settings)}, std::forward<F>(f)).get();
 }
 

@@ -90,6 +90,8 @@ struct counted_task {
   wait_group* group;
   F f;
 
+  code_address function() const noexcept requires has_function<F> { return function_in(f); }
+
   void operator()() && {
     try {
       if constexpr (std::is_trivially_destructible_v<F>) {

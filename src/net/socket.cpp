@@ -32,7 +32,12 @@ std::unique_ptr<socket_state> make_socket_state(os::file_descriptor fd, std::err
   }
   (void)fd.release();  // it is the descriptor's now
   ec.clear();
-  return std::make_unique<socket_state>(io);
+  try {
+    return std::make_unique<socket_state>(io);
+  } catch (...) {
+    io->destroy();
+    throw;
+  }
 }
 
 std::string peer_of(const socket_state* socket) {

@@ -3,13 +3,12 @@
 #include <magpie/blocking.h>
 #include <magpie/debug.h>
 
-#include <cerrno>
 #include <span>
 #include <string_view>
 
 #include "observe/goroutine_text.h"
 #include "os/clock.h"
-#include "os/fd.h"
+#include "os/patient_writer.h"
 #include "sched/snapshot.h"
 
 namespace magpie::debug {
@@ -31,11 +30,10 @@ std::string text_of(Function&& print) {
   return text;
 }
 
-// Few and large writes: a dump may be long, and the terminal another process's, too. Where a write
-// does not block it waits for room; when there is none for so long, the rest is left out.
+// Few and large writes: a dump may be long, and the terminal another process's, too.
 class fd_writer {
  public:
-  fd_writer(int fd, os::nanos patience) : fd_(fd), patience_(patience) {}
+  fd_writer(int fd, os::nanos patience) : to_(fd, patience) {}
   ~fd_writer() { flush(); }
   fd_writer(const fd_writer&) = delete;
   fd_writer& operator=(const fd_writer&) = delete;
@@ -49,33 +47,11 @@ class fd_writer {
   static constexpr std::size_t k_enough = 64 << 10;
 
   void flush() {
-    std::span<const std::byte> left = std::as_bytes(std::span(text_));
-    os::nanos deadline = next_deadline();
-    while (!left.empty() && !given_up_) {
-      const auto written = os::write(fd_, left);
-      if (written) {
-        left = left.subspan(*written);
-        deadline = next_deadline();
-      } else {
-        given_up_ = written.error().code != EAGAIN || !has_room_by(deadline);
-      }
-    }
+    to_.write(std::as_bytes(std::span(text_)));
     text_.clear();
   }
 
-  os::nanos next_deadline() const {
-    return patience_ == os::k_never ? os::k_never : os::now() + patience_;
-  }
-
-  bool has_room_by(os::nanos deadline) const {
-    if (os::now() >= deadline) return false;
-    const auto ready = os::wait_ready(fd_, os::readiness::to_write, deadline);
-    return ready && *ready;
-  }
-
-  const int fd_;
-  const os::nanos patience_;
-  bool given_up_ = false;
+  os::patient_writer to_;
   std::string text_;
 };
 
@@ -128,14 +104,14 @@ goroutine_info describe(const goroutine_text& text, const snapshot& s, const gor
 
 [[gnu::noinline]] void dump(int fd) {
   const detail::blocking_scope others_go_on(hand_off_now);
-  dump_to(fd, os::k_never);
+  dump_to(fd, os::k_never, "");
 }
 
 }  // namespace magpie::debug
 
 namespace magpie::rt {
 
-void dump_to(int fd, os::nanos patience) {
+void dump_to(int fd, os::nanos patience, std::string_view title) {
   snapshot s;
   s.take();
   const goroutine_text text(s, {});
@@ -144,6 +120,7 @@ void dump_to(int fd, os::nanos patience) {
                  static_cast<debug::fd_writer*>(writer)->add({part, size});
                },
                &to});
+  if (!title.empty()) out << title << s.goroutines().size() << " goroutines\n\n";
   text.print(out);
   out.flush();
 }

@@ -190,11 +190,7 @@ class server::state {
       own_name_ = split_host_port(host_port, ignored).host;
     }
     if (options.flight_recorder) flight_.start();
-    all_.add(1);
-    go({.name = "debug server"}, [this] {
-      accept_all();
-      all_.done();
-    });
+    start("debug server", [this] { accept_all(); });
   }
 
   ~state() {
@@ -213,17 +209,36 @@ class server::state {
   }
 
  private:
+  // A goroutine that the destructor waits for.
+  template <class F>
+  void start(const char* name, F f) {
+    all_.add(1);
+    try {
+      go({.name = name}, [this, f] {
+        f();
+        all_.done();
+      });
+    } catch (...) {
+      all_.done();
+      throw;
+    }
+  }
+
   void accept_all() {
-    for (;;) {
+    while (!ends()) {
+      if (!accept_one() && !ends()) this_goroutine::sleep_for(10ms);
+    }
+  }
+
+  // False: that did not work. Where memory is short one connection ends, and no more than that.
+  bool accept_one() noexcept {
+    try {
       std::error_code failed;
       net::stream client = local_ ? net::stream(local_.accept(failed)) : remote_.accept(failed);
-      if (!failed) {
-        begin(std::move(client));
-      } else if (ends()) {
-        return;
-      } else {
-        this_goroutine::sleep_for(10ms);
-      }
+      if (!failed) begin(std::move(client));
+      return !failed;
+    } catch (...) {
+      return false;
     }
   }
 
@@ -243,15 +258,16 @@ class server::state {
       return;
     }
     const auto mine = open_.insert(open_.end(), std::move(client));
-    all_.add(1);
-    go({.name = "debug server: client"}, [this, mine] {
-      serve(*mine);
-      {
+    try {
+      start("debug server: client", [this, mine] {
+        serve(*mine);
         const std::scoped_lock hold_again(mutex_);
         open_.erase(mine);
-      }
-      all_.done();
-    });
+      });
+    } catch (...) {
+      open_.erase(mine);
+      throw;
+    }
   }
 
   // Whatever goes wrong, as when memory runs out, ends this connection and nothing else.

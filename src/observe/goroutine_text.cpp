@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/text.h"
 #include "os/mapped_list.h"
 #include "os/thread_view.h"
 
@@ -62,7 +63,8 @@ bool is_runtime_frame(const code_names& names, std::uintptr_t inside) {
   const auto begins = [&](const char* with) {
     return std::strncmp(n->function, with, std::strlen(with)) == 0;
   };
-  return begins("_ZN6magpie2rt") || begins("_ZNK6magpie2rt") || begins("magpie_fiber_");
+  return begins("_ZN6magpie2rt") || begins("_ZNK6magpie2rt") || begins("magpie_fiber_") ||
+         names.is_glue(inside);
 }
 
 // Where hiding the scheduler's frames would leave nothing.
@@ -87,7 +89,15 @@ void goroutine_text::print_header(printer& out, const goroutine_record& g) const
     }
   }
   out << ']';
-  if (g.name_size != 0) out << " \"" << snapshot_.name_of(g) << '"';
+  print_name_of(out, g);
+}
+
+// Whoever named it may have had it from elsewhere.
+void goroutine_text::print_name_of(printer& out, const goroutine_record& g) const {
+  if (g.name_size == 0) return;
+  out << " \"";
+  print_safely(out, snapshot_.name_of(g));
+  out << '"';
 }
 
 void goroutine_text::print_object(printer& out, const goroutine_record& g) const {
@@ -102,9 +112,7 @@ void goroutine_text::print_object(printer& out, const goroutine_record& g) const
                        [](const goroutine_record& r, std::uint64_t id) { return r.id < id; });
   // A lock may be shared by runtimes, but mostly is not.
   while (holder != all.end() && holder->id == g.holder && holder->runtime != g.runtime) ++holder;
-  if (holder != all.end() && holder->id == g.holder && holder->name_size != 0) {
-    out << " \"" << snapshot_.name_of(*holder) << '"';
-  }
+  if (holder != all.end() && holder->id == g.holder) print_name_of(out, *holder);
 }
 
 void goroutine_text::print_short_place(printer& out, std::uintptr_t inside) const {

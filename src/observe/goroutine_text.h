@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 
 #include "base/print.h"
 #include "os/clock.h"
@@ -20,16 +21,16 @@
 
 namespace magpie::rt {
 
-// Of the scheduler itself.
+// Of the scheduler itself, or what stands between it and the function that it runs.
 bool is_runtime_frame(const code_names&, std::uintptr_t inside);
 // Two lines: the function, and where in its file.
 void print_frame(printer&, const code_names&, std::uintptr_t inside);
 // "created by main in goroutine 1", and where. parent 0: without the goroutine.
 void print_creator(printer&, const code_names&, const void* spawn_site, std::uint64_t parent);
 
-// All goroutines to a descriptor. One that does not block may be full for so long; then the rest is
-// left out.
-void dump_to(int fd, os::nanos patience);
+// All goroutines to a descriptor, which may be full for so long; then the rest is left out. A title
+// comes with their number.
+void dump_to(int fd, os::nanos patience, std::string_view title);
 
 class goroutine_text {
  public:
@@ -70,6 +71,7 @@ class goroutine_text {
  private:
   struct group;
   void print_block(printer&, const group&) const;
+  void print_name_of(printer&, const goroutine_record&) const;
   void print_frames(printer&, const goroutine_record&) const;
   bool shows_all(const goroutine_record&) const;
 

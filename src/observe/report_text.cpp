@@ -19,7 +19,7 @@ namespace magpie::rt {
 namespace {
 
 constexpr os::nanos k_patience = 300'000'000;
-constexpr os::nanos k_patience_with_reader = 10'000'000'000;
+constexpr int k_standard_error = 2;
 
 // Never destroyed: the service may get to it late.
 template <class T, class... Arguments>
@@ -69,14 +69,9 @@ void dump_on_request(dump_target target) {
     const std::string path =
         "/proc/" + std::to_string(target.process) + "/fd/" + std::to_string(target.descriptor);
     const auto to = os::open_path(path.c_str(), {.write = true, .nonblocking = true}, 0);
-    if (to) return dump_to(to->get(), k_patience_with_reader);
+    if (to) return dump_to(to->get(), k_patience_with_reader, "");
   }
-  snapshot s;
-  s.take();
-  const goroutine_text text(s, {});
-  printer out;
-  out << "SIGQUIT: " << s.goroutines().size() << " goroutines\n\n";
-  text.print(out);
+  dump_to(k_standard_error, k_patience_with_reader, "SIGQUIT: ");
 }
 
 void print_stack(printer& out, const std::uintptr_t* frames, std::size_t count,

@@ -1,14 +1,12 @@
-// Text from elsewhere: bytes that somebody claims to be UTF-8.
+// Text from elsewhere, with the heap at hand. See also base/text.h.
 #pragma once
 
-#include <cstddef>
 #include <string>
 #include <string_view>
 
-namespace magpie::rt {
+#include "base/text.h"
 
-// Of the valid character that the text begins with; 0: there is none. Not for an empty text.
-std::size_t character_length(std::string_view text);
+namespace magpie::rt {
 
 // For a terminal: what could steer it, and what is no character, becomes '?'.
 std::string printable(std::string_view line);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "os/memory.h"
 
@@ -28,6 +29,15 @@ class mapped_list {
     if (count != 0) std::memcpy(static_cast<void*>(items_ + size_), items, count * sizeof(T));
     size_ += count;
     return true;
+  }
+
+  // Room for so many in all, so that add() need not ask for memory.
+  bool reserve(std::size_t count) { return count <= room_ || grow(count - size_); }
+
+  void swap(mapped_list& other) {
+    std::swap(items_, other.items_);
+    std::swap(size_, other.size_);
+    std::swap(room_, other.room_);
   }
 
   std::size_t size() const { return size_; }

@@ -67,11 +67,10 @@ void scheduler::report_deadlock_locked() {
            " and max_threads="
         << settings.max_threads << " allows no more\n";
   }
-  if (traceback() == traceback_level::none) report.end();
-  out << '\n';
-  out.flush();
   holds_lock_while_dying_ = true;
-  print_goroutines(out, report_scope::all);
+  out.flush();
+  print_last_trace(out);
+  if (traceback() != traceback_level::none) print_all(out);
   report.end();
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/atomic.h"
 #include "base/check.h"
 #include "os/environment.h"
 
@@ -68,6 +69,11 @@ const char* parse_debug_settings(const char* text, debug_settings& settings) {
   return nullptr;
 }
 
+namespace {
+// Apart, for those who report that the settings are wrong.
+constinit atomic<bool> g_wants_last_trace{false};
+}  // namespace
+
 const debug_settings& debugging() {
   static const debug_settings settings = [] {
     debug_settings read;
@@ -78,9 +84,12 @@ const debug_settings& debugging() {
             " stalls=0|1, preemptstorm=US,"
             " threadidle=MS, tracegen=MS, seed=N");
     }
+    g_wants_last_trace.store(read.schedtrace != 0 || read.scheddetail, relaxed);  // a setting
     return read;
   }();
   return settings;
 }
+
+bool wants_last_trace() { return g_wants_last_trace.load(relaxed); }  // relaxed: a setting
 
 }  // namespace magpie::rt

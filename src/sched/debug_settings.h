@@ -29,6 +29,9 @@ struct debug_settings {
 // Read once. A key that does not exist, or a value that is none, ends the process with a message.
 const debug_settings& debugging();
 
+// Whether lines of schedtrace are wanted at the end of the process, too. Signal-safe.
+bool wants_last_trace();
+
 // Parses into `settings`; the text that was not understood, or null.
 const char* parse_debug_settings(const char* text, debug_settings& settings);
 

@@ -65,6 +65,19 @@ void spawn_copy(const spawn_request& request, const task_type& task, const void*
 
 void go_of_nil() noexcept { fatal("go of nil func value"); }
 
+// Two words: the address, or the place in the table of virtual ones; and what to add to `this`. The
+// lowest bit says which, in the first word, or in the second where code may be at odd addresses.
+code_address code_of_member(const void* pointer) noexcept {
+  std::uintptr_t words[2];
+  std::memcpy(words, pointer, sizeof words);
+#if defined(__aarch64__)
+  const bool is_virtual = (words[1] & 1) != 0;
+#else
+  const bool is_virtual = (words[0] & 1) != 0;
+#endif
+  return {is_virtual ? nullptr : reinterpret_cast<const void*>(words[0])};
+}
+
 G* begin_spawn(const spawn_request& request) {
   check_stack_size(request.stack_size);
   goroutine_extra* const extra =

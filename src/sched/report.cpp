@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/print.h"
+#include "base/text.h"
 #include "fiber/fault.h"
 #include "os/backtrace.h"
 #include "os/clock.h"
@@ -42,7 +43,10 @@ traceback_level traceback() {
 
 void print_name(printer& out, const G& g) {
   out << "goroutine " << g.id;
-  if (g.extra != nullptr && !g.extra->name.empty()) out << " \"" << g.extra->name.c_str() << '"';
+  if (g.extra == nullptr || g.extra->name.empty()) return;
+  out << " \"";
+  print_safely(out, g.extra->name);
+  out << '"';
 }
 
 namespace {
@@ -77,14 +81,13 @@ void save_trace() {
   if (!os::in_forked_child()) trace::save_before_death(k_patience_with_recorder);
 }
 
-// A deadlock has shown everybody already.
+constinit atomic<bool> g_all_shown{false};
+
 void print_context(printer& out) {
-  if (traceback() == traceback_level::none) return;
+  // relaxed: by this thread, which alone reports.
+  if (traceback() == traceback_level::none || g_all_shown.load(relaxed)) return;
   const quiet_sleep quiet;
-  if (shows_all()) {
-    out << '\n';
-    return print_goroutines(out, report_scope::all);
-  }
+  if (shows_all()) return print_all(out);
   if (current_g() == nullptr) return;
   out << '\n';
   print_goroutines(out, report_scope::caller);
@@ -92,6 +95,8 @@ void print_context(printer& out) {
 
 // What a fatal report ends with.
 void end_report(printer& out) {
+  const quiet_sleep quiet;
+  print_last_trace(out);
   print_context(out);
   out.flush();
   save_trace();
@@ -100,6 +105,7 @@ void end_report(printer& out) {
 // The stack of the one that faulted was shown, as far as that needs no tables: now with names.
 void end_fault_report(printer& out, const os::signal_event& event) {
   const quiet_sleep quiet;
+  print_last_trace(out);
   if (traceback() != traceback_level::none && current_g() != nullptr) {
     out << '\n';
     print_faulting(out, event);
@@ -124,6 +130,7 @@ std::terminate_handler g_earlier_terminate = nullptr;
     print_name(out, *g);
     out << '\n';
     out.flush();
+    print_last_trace(out);
     print_context(out);
   }
   save_trace();
@@ -142,8 +149,15 @@ constexpr int k_dump_here = 0x6d616700;
 // The second one within a second does what it does everywhere: it ends the process.
 void on_quit(const os::signal_event& event) {
   const int descriptor = event.value - k_dump_here;
-  if (event.sender > 0 && descriptor >= 0 && descriptor < 256 && service_threads() != 0) {
-    return request_dump({event.sender, descriptor});
+  if (descriptor >= 0 && descriptor < 256) {
+    // It is not meant to end anything: neither where nobody answers, nor when two ask within a
+    // second. Who asks from outside of a container has no number here, and finds it on standard
+    // error.
+    const bool is_known = event.sender > 0;
+    if (service_threads() != 0) {
+      request_dump(is_known ? dump_target{event.sender, descriptor} : dump_target{});
+    }
+    return;
   }
   const os::nanos now = os::now();
   const os::nanos last = g_last_quit.exchange(now, relaxed);  // relaxed: a number
@@ -154,6 +168,12 @@ void on_quit(const os::signal_event& event) {
 }
 
 }  // namespace
+
+void print_all(printer& out) {
+  g_all_shown.store(true, relaxed);  // relaxed: see print_context()
+  out << '\n';
+  print_goroutines(out, report_scope::all);
+}
 
 void install_reports() {
   static const bool once = [] {

@@ -27,6 +27,12 @@ void print_name(printer&, const G&);
 // For the process; later calls do nothing.
 void install_reports();
 
+// All goroutines, while the process ends; the rest of the report then shows none.
+void print_all(printer&);
+
+// All that scheddetail shows, if MAGPIE_DEBUG asks for such lines; while the process ends, once.
+void print_last_trace(printer&);
+
 // ---- Written in src/observe/, which is above: names and lines are looked up there -------------
 
 enum class report_scope {
@@ -42,7 +48,10 @@ void print_goroutines(printer&, report_scope);
 struct alignas(8) dump_target {
   int process = 0;
   int descriptor = 0;
+  bool operator==(const dump_target&) const = default;
 };
+// How long whoever reads a dump, or what else the service prints, may take for a part of it.
+inline constexpr os::nanos k_patience_with_reader = 10'000'000'000;
 // The service's: what SIGQUIT asks for.
 void dump_on_request(dump_target);
 

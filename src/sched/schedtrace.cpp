@@ -2,31 +2,65 @@
 // format that readers of Go's know; scheddetail=1 adds a line for each P, each M and each
 // goroutine. What an M does is its own business: it is read as it is at that moment, as Go does it.
 
+//
+// Written into memory first: a terminal may be stopped, and everybody needs the lock.
+
 #include <span>
 
 #include "base/print.h"
+#include "os/fork.h"
+#include "os/mapped_text.h"
 #include "sched/arena.h"
 #include "sched/debug_settings.h"
 #include "sched/racy.h"
+#include "sched/report.h"
 #include "sched/scheduler.h"
+#include "sched/service.h"
 
 namespace magpie::rt {
+namespace {
+
+// Since when they count.
+os::nanos since_first_trace(os::nanos now) {
+  static constinit atomic<os::nanos> g_first{0};
+  os::nanos first = 0;
+  // relaxed: a number.
+  return g_first.compare_exchange_strong(first, now, relaxed) ? 0 : now - first;
+}
+
+}  // namespace
 
 void scheduler::print_trace_line(os::nanos now) {
-  static const os::nanos start = now;
-  printer out;
-  const os::lock_guard hold(lock_);
+  os::mapped_text text;
+  make_room_for_trace(text);
+  {
+    const os::lock_guard hold(lock_);
+    trace_locked(text, now, debugging().scheddetail);
+  }
+  print_soon(text.text());
+}
+
+// About what the lines take: to ask the kernel for memory with the lock held would take long.
+void scheduler::make_room_for_trace(os::mapped_text& text) const {
+  constexpr std::size_t k_head = 1024, k_line = 224, k_goroutine = 96;
+  const auto threads = static_cast<std::size_t>(racy(threads_));
+  const auto ps = static_cast<std::size_t>(procs());
+  text.reserve(k_head + (ps + threads) * k_line + live_goroutines() * k_goroutine);
+}
+
+void scheduler::trace_locked(os::mapped_text& text, os::nanos now, bool detailed) const {
+  printer out(text.sink());
   const int count = procs();
   // Somebody should look for work, and nobody does: for a moment only, unless a wake-up was lost.
   bool work = global_.length() != 0;
   for (int i = 0; i < count; ++i) work |= ps_[i]->queue.ring_length() != 0;
   const int spinning = spinning_.load(relaxed);  // relaxed: a moment's view
   const bool lacks_spinner = work && spinning == 0 && idle_ps_.size() != 0;
-  out << "SCHED " << (now - start) / 1'000'000 << "ms: gomaxprocs=" << count
+  out << "SCHED " << since_first_trace(now) / 1'000'000 << "ms: gomaxprocs=" << count
       << " idleprocs=" << idle_ps_.size() << " threads=" << threads_
       << " spinningthreads=" << spinning << " needspinning=" << (lacks_spinner ? 1 : 0)
       << " idlethreads=" << idle_ms_.size() << " runqueue=" << global_.length();
-  if (!debugging().scheddetail) {
+  if (!detailed) {
     out << " [ ";
     for (int i = 0; i < count; ++i) out << ps_[i]->queue.ring_length() << ' ';
     out << "] schedticks=[ ";
@@ -39,6 +73,15 @@ void scheduler::print_trace_line(os::nanos now) {
   print_ps_locked(out);
   print_ms_locked(out);
   print_gs_locked(out);
+}
+
+// As in Go: who watches the scheduler wants to know how it was at the end.
+void print_last_trace(printer& out) {
+  static constinit atomic<bool> g_printed{false};
+  if (!wants_last_trace() || os::in_forked_child()) return;
+  if (g_printed.exchange(true, relaxed)) return;  // relaxed: only picks who is first
+  scheduler::trace_all_while_dying(out);
+  out.flush();
 }
 
 namespace {

@@ -25,6 +25,7 @@
 #include "os/cpu.h"
 #include "os/fork.h"
 #include "os/lock.h"
+#include "os/mapped_text.h"
 #include "os/note.h"
 #include "os/thread_view.h"
 #include "poll/poller.h"
@@ -442,6 +443,8 @@ class scheduler final : private trace::source {
 
   // schedtrace.cpp
   void print_trace_line(os::nanos now);
+  void make_room_for_trace(os::mapped_text& text) const;
+  void trace_locked(os::mapped_text& text, os::nanos now, bool detailed) const;
   void print_ps_locked(printer& out) const;
   void print_ms_locked(printer& out) const;
   void print_gs_locked(printer& out) const;
@@ -479,9 +482,11 @@ class scheduler final : private trace::source {
   void join_registry();
   void leave_registry();
   void note_time(os::nanos now) { coarse_now_.store(now, relaxed); }  // relaxed: a number
+  friend void print_last_trace(printer&);
+  static void trace_all_while_dying(printer& out);
   void take_snapshot(snapshot& out);
-  bool lock_for_snapshot(const snapshot& out);
-  void unlock_after_snapshot(const snapshot& out);
+  bool lock_for_look(bool dying);
+  void unlock_after_look(bool dying);
   reading read_pinned(const G& g, snapshot& out) const;
   void read_batch(G* const* batch, std::size_t count, snapshot& out);
   void read_again(G* g, snapshot& out);

@@ -24,6 +24,7 @@
 
 #include "fiber/unwind.h"
 #include "os/fence.h"
+#include "os/mapped_text.h"
 #include "os/thread.h"
 #include "os/thread_view.h"
 #include "sched/arena.h"
@@ -304,10 +305,10 @@ bool scheduler::read_running(const G& g, snapshot& out) {
   r.view = stack_view::unavailable;
   look.size = look.name_size = 0;
   bool asked = false;
-  if (lock_for_snapshot(out)) {
+  if (lock_for_look(out.dying_)) {
     M* const m = runner_of_locked(g);
     if (m == nullptr) {
-      unlock_after_snapshot(out);
+      unlock_after_look(out.dying_);
       return false;
     }
     const os::thread_view view = os::look_at_thread(m->thread);
@@ -334,7 +335,7 @@ bool scheduler::read_running(const G& g, snapshot& out) {
       os::send_signal(m->thread, settings.preempt_signal);
       asked = true;
     }
-    unlock_after_snapshot(out);
+    unlock_after_look(out.dying_);
   }
   if (asked) {
     const os::nanos end = os::now() + k_patience;
@@ -417,12 +418,12 @@ void scheduler::read_procs_locked(snapshot& out) const {
 }
 
 // Not when the caller has it, and dies.
-bool scheduler::lock_for_snapshot(const snapshot& out) {
-  return (out.dying_ && holds_lock_while_dying_) || acquire_for(lock_, out.dying_);
+bool scheduler::lock_for_look(bool dying) {
+  return (dying && holds_lock_while_dying_) || acquire_for(lock_, dying);
 }
 
-void scheduler::unlock_after_snapshot(const snapshot& out) {
-  if (!out.dying_ || !holds_lock_while_dying_) release_after(lock_, out.dying_);
+void scheduler::unlock_after_look(bool dying) {
+  if (!dying || !holds_lock_while_dying_) release_after(lock_, dying);
 }
 
 void scheduler::take_snapshot(snapshot& out) {
@@ -431,12 +432,12 @@ void scheduler::take_snapshot(snapshot& out) {
     std::size_t used;
   };
   os::mapped_list<block> blocks;
-  if (!lock_for_snapshot(out)) return;
+  if (!lock_for_look(out.dying_)) return;
   for (g_arena* arena = arenas_; arena != nullptr; arena = arena->next) {
     blocks.add({arena, arena->used});
   }
   read_procs_locked(out);
-  unlock_after_snapshot(out);
+  unlock_after_look(out.dying_);
   G* batch[k_batch];
   std::size_t count = 0;
   for (const block& b : blocks) {
@@ -451,6 +452,23 @@ void scheduler::take_snapshot(snapshot& out) {
     }
   }
   if (count != 0) read_batch(batch, count, out);
+}
+
+// For schedtrace.cpp.
+void scheduler::trace_all_while_dying(printer& out) {
+  if (!acquire_for(g_registry_lock, true)) return;
+  for (scheduler* s = g_runtimes; s != nullptr; s = s->next_runtime_) {
+    os::mapped_text text;
+    s->make_room_for_trace(text);
+    if (!s->lock_for_look(true)) {
+      out << "SCHED: a lock of the scheduler is held\n";
+      continue;
+    }
+    s->trace_locked(text, os::now(), true);
+    s->unlock_after_look(true);
+    out << text.text();
+  }
+  release_after(g_registry_lock, true);
 }
 
 // Whose stack the place is on that a lock's holder left in it.

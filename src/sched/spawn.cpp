@@ -106,10 +106,16 @@ namespace {
 
 // What names it in traces, if it has no name.
 std::uintptr_t first_function(const G& g) {
-  if (!g.task->is_function) return reinterpret_cast<std::uintptr_t>(g.task->run);
-  std::uintptr_t function;
-  std::memcpy(&function, g.closure, sizeof function);
-  return function;
+  if (g.task->is_function) {
+    std::uintptr_t function;
+    std::memcpy(&function, g.closure, sizeof function);
+    return function;
+  }
+  if (g.task->function != nullptr) {
+    const void* const called = g.task->function(g.closure).at;
+    if (called != nullptr) return reinterpret_cast<std::uintptr_t>(called);
+  }
+  return reinterpret_cast<std::uintptr_t>(g.task->run);
 }
 
 }  // namespace

@@ -4,16 +4,18 @@
 //
 // Comes from: the monitor, when it takes a P from a thread that sleeps, and when it finds that the
 //             thread still does.
-// Goes to:    standard error, by way of the spawner: to print names of functions takes a lock of
-// the
-//             dynamic linker, whose holder may be stopped, and everybody needs the monitor.
+// Goes to:    standard error, by way of the spawner: to find names of functions takes a lock of the
+//             dynamic linker, whose holder may be stopped, and everybody needs the monitor. It is
+//             printed by the service: everybody needs the spawner, too.
 
 #include <algorithm>
 
+#include "os/mapped_text.h"
 #include "sched/arena.h"
 #include "sched/debug_settings.h"
 #include "sched/report.h"
 #include "sched/scheduler.h"
+#include "sched/service.h"
 #include "sched/snapshot.h"
 
 namespace magpie::rt {
@@ -67,7 +69,8 @@ void scheduler::print_stall() {
     found = stalls_.report;
     stalls_.pending = false;
   }
-  printer out;
+  os::mapped_text text;
+  printer out(text.sink());
   out << "magpie: goroutine " << found.goroutine << " blocks its thread, for "
       << found.time / 1'000'000 << " ms so far, in ";
   if (const char* const name = os::system_call_name(found.view.system_call)) {
@@ -81,6 +84,8 @@ void scheduler::print_stall() {
   std::uintptr_t frames[k_frames];
   const std::size_t count = walk_sleeper(found.view, found.stack, found.words, frames, k_frames);
   print_stack(out, frames, count, found.spawn_site, found.parent);
+  out.flush();
+  print_soon(text.text());
 }
 
 }  // namespace magpie::rt

@@ -89,7 +89,7 @@ void code_names::look_up(const os::loaded_module& module, code_name* first, code
     const line_table& lines;
   } mine{*this, first, lines};
   inlined.find(
-      addresses.begin(), addresses.size(),
+      addresses.begin(), addresses.size(), texts_,
       [](void* raw, std::size_t i, const inlined_call& call) {
         const auto& [self, names, all_lines] = *static_cast<search*>(raw);
         code_name& n = names[i];
@@ -116,6 +116,16 @@ bool begins(const char* text, std::string_view with) {
 // One of ours, or a template of ours around a user's function.
 bool is_of_magpie(const char* function) {
   return function != nullptr && (begins(function, "_ZN6magpie") || begins(function, "_ZNK6magpie"));
+}
+
+// What calls a function that it was given.
+bool only_calls(const char* function) {
+  for (const std::string_view with :
+       {"_ZN6magpie6detail", "_ZNO6magpie6detail", "_ZNK6magpie6detail", "_ZSt6invoke",
+        "_ZSt8__invoke", "_ZSt13__invoke_impl"}) {
+    if (begins(function, with)) return true;
+  }
+  return false;
 }
 
 // See essence().
@@ -150,14 +160,23 @@ void code_names::choose_shown(code_name& n) {
 
 namespace {
 
-// What is inside the outermost <...> of `text`, up to a comma between two arguments.
-std::string_view first_argument(std::string_view text, std::size_t open) {
+// The argument of that number of the template whose <...> opens there.
+std::string_view template_argument(std::string_view text, std::size_t open, int number) {
   int depth = 0;
+  std::size_t begin = open + 1;
   for (std::size_t i = open; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '<' || c == '(' || c == '{') ++depth;
     if (c == '>' || c == ')' || c == '}') --depth;
-    if (depth == 0 || (depth == 1 && c == ',')) return text.substr(open + 1, i - open - 1);
+    if (depth != 0 && !(depth == 1 && c == ',')) continue;
+    if (number-- == 0) {
+      std::string_view found = text.substr(begin, i - begin);
+      while (found.starts_with(' ')) found.remove_prefix(1);
+      while (found.ends_with(' ')) found.remove_suffix(1);
+      return found;
+    }
+    if (depth == 0) break;
+    begin = i + 1;
   }
   return {};
 }
@@ -165,9 +184,9 @@ std::string_view first_argument(std::string_view text, std::size_t open) {
 // A goroutine's function is mostly a lambda, inlined into what calls it: that one goes under the
 // name of the lambda, without the layers in between.
 std::string_view essence(std::string_view text) {
-  const auto strip = [&text](std::string_view prefix) {
+  const auto strip = [&text](std::string_view prefix, int number = 0) {
     if (!text.starts_with(prefix)) return false;
-    const std::string_view inside = first_argument(text, prefix.size() - 1);
+    const std::string_view inside = template_argument(text, prefix.size() - 1, number);
     if (inside.empty()) return false;
     text = inside;
     return true;
@@ -176,15 +195,10 @@ std::string_view essence(std::string_view text) {
   if (!strip("void magpie::detail::call_inline<") && !strip("void magpie::detail::call_on_heap<")) {
     return text;
   }
-  if (text.starts_with("magpie::detail::async_task<")) {
-    const std::size_t comma = first_argument(text, 26).size() + 27;
-    if (comma + 2 < text.size()) text = text.substr(comma + 2);
-    while (text.ends_with('>') || text.ends_with(' ')) text.remove_suffix(1);
-  }
+  strip("magpie::detail::async_task<", 1);
   strip("magpie::detail::counted_task<");
   strip("magpie::detail::group_task<");
-  strip("magpie::detail::bind_decayed<");
-  while (text.ends_with(' ')) text.remove_suffix(1);
+  strip("magpie::detail::bound_call<");
   // The type of a pointer to a function is no name.
   return text.find("(*)") == std::string_view::npos ? text : whole;
 }
@@ -216,6 +230,16 @@ const code_name* code_names::find(std::uintptr_t inside) const {
       names_.begin(), names_.end(), inside,
       [](const code_name& n, std::uintptr_t address) { return n.address < address; });
   return at != names_.end() && at->address == inside ? at : nullptr;
+}
+
+bool code_names::is_glue(std::uintptr_t inside) const {
+  const code_name* const n = find(inside);
+  if (n == nullptr || n->function == nullptr || !only_calls(n->function)) return false;
+  if (n->exact.file == nullptr || !is_library_header(n->exact)) return false;
+  for (std::uint32_t i = n->inlined; i != 0; i = inlined_[i - 1].outer) {
+    if (inlined_[i - 1].shown) return false;
+  }
+  return true;
 }
 
 void print_function(printer& out, const code_name& n) {

@@ -21,6 +21,7 @@
 #include "os/mapped_list.h"
 #include "os/modules.h"
 #include "symbols/line_table.h"
+#include "symbols/text_store.h"
 
 namespace magpie::rt {
 
@@ -75,6 +76,10 @@ class code_names {
     return first;
   }
 
+  // Whether it is code of our headers, or of the standard library's, between the scheduler and the
+  // function that it calls for a user.
+  bool is_glue(std::uintptr_t inside) const;
+
   // visit(name) for each function that the address belongs to and that is to be shown, innermost
   // first.
   template <class Visit>
@@ -103,6 +108,7 @@ class code_names {
   os::mapped_list<inlined_name> inlined_;
   os::mapped_list<code_name> names_;
   os::mapped_list<std::span<const std::byte>> files_;
+  text_store texts_;
 };
 
 // Of a source file that is known, without the "x/.." that builds in folders of their own leave in

@@ -2,10 +2,16 @@
 // Each node names an abbreviation, which says what attributes follow and in which form. The nodes
 // of inlined functions lie in each other as the functions do; so all nodes are read one after the
 // other, and those whose code has a wanted address come in the right order by themselves.
+//
+// What a function is declared in is said by nothing but the tree. Functions that the linker never
+// hears of, as in an unnamed namespace, have no other name; where some were found, the nodes are
+// read once more for what lies around their declarations.
 
 #include "symbols/inline_table.h"
 
 #include <algorithm>
+#include <cstring>
+#include <string_view>
 
 #include "os/mapped_list.h"
 #include "symbols/byte_reader.h"
@@ -15,7 +21,12 @@ namespace {
 
 // The names are DWARF's.
 enum tag : std::uint64_t {
+  DW_TAG_class_type = 0x02,
+  DW_TAG_structure_type = 0x13,
+  DW_TAG_union_type = 0x17,
   DW_TAG_inlined_subroutine = 0x1d,
+  DW_TAG_subprogram = 0x2e,
+  DW_TAG_namespace = 0x39,
 };
 
 enum attribute : std::uint64_t {
@@ -93,6 +104,7 @@ struct value {
 // What is asked of a node.
 struct node {
   std::uint64_t tag = 0;
+  bool has_children = false;
   value name, linkage_name, origin, specification, low, high, ranges, call_file, call_line;
   value table, string_offsets, addresses, range_lists;  // of the first one of a unit
 
@@ -139,10 +151,11 @@ byte_reader reader_at(std::span<const std::byte> bytes, std::uint64_t offset) {
 class unit_reader {
  public:
   unit_reader(const inline_sections& sections, const std::uint64_t* addresses, std::size_t count,
-              inline_table::on_found found, void* context)
+              text_store& texts, inline_table::on_found found, void* context)
       : sections_(sections),
         begin_(addresses),
         end_(addresses + count),
+        texts_(texts),
         found_(found),
         context_(context) {}
 
@@ -157,7 +170,15 @@ class unit_reader {
     if (all.failed()) return false;
     bytes_ = bytes_.first(head + static_cast<std::size_t>(size));
     byte_reader in = reader_at(bytes_, head);
-    if (read_head(in) && read_root(in)) read_nodes(in);
+    if (!read_head(in) || !read_root(in)) return true;
+    calls_.shrink(0);
+    unnamed_.shrink(0);
+    const byte_reader first = in;
+    read_nodes(in);
+    if (!unnamed_.empty()) read_scopes(first);
+    for (const call_of_node& c : calls_) {
+      for_each_wanted(c.of, [&](std::size_t i) { found_(context_, i, c.call); });
+    }
     return true;
   }
 
@@ -198,12 +219,79 @@ class unit_reader {
       if (!read_node(in, n)) return;
       if (n.tag != DW_TAG_inlined_subroutine || !has_wanted(n)) continue;
       inlined_call call;
-      call.function = name_of(n);
+      std::size_t declared_at = 0;
+      call.function = name_of(n, declared_at);
       call.table = root_.table.number;
       call.file = n.call_file.number;
       call.line = static_cast<std::uint32_t>(n.call_line.number);
-      if (call.function == nullptr) continue;
-      for_each_wanted(n, [&](std::size_t i) { found_(context_, i, call); });
+      if (call.function == nullptr || !calls_.add({n, call})) continue;
+      if (declared_at != 0) unnamed_.add({declared_at, calls_.size() - 1});
+    }
+  }
+
+  // ---- What lies around a declaration ----
+
+  void read_scopes(byte_reader in) {
+    std::sort(unnamed_.begin(), unnamed_.end(), [](const declaration& a, const declaration& b) {
+      return a.at != b.at ? a.at < b.at : a.call < b.call;
+    });
+    const declaration* next = unnamed_.begin();
+    const char* full = nullptr;
+    scopes_.shrink(0);
+    while (!in.at_end() && next != unnamed_.end()) {
+      const std::size_t at = in.position();
+      node n;
+      if (!read_node(in, n)) return;
+      while (next != unnamed_.end() && next->at < at) ++next;  // not where a node begins
+      for (full = nullptr; next != unnamed_.end() && next->at == at; ++next) {
+        const char*& name = calls_[next->call].call.function;
+        if (full == nullptr) full = with_scopes(name);
+        if (full != nullptr) name = full;
+      }
+      if (n.tag == 0) {
+        if (!scopes_.empty()) scopes_.shrink(scopes_.size() - 1);
+      } else if (n.has_children && !scopes_.add({n})) {
+        return;
+      }
+    }
+  }
+
+  const char* with_scopes(const char* name) {
+    char text[1024];
+    std::size_t size = 0;
+    const auto put = [&](std::string_view piece) {
+      const std::size_t fits = std::min(piece.size(), sizeof text - size);
+      std::memcpy(text + size, piece.data(), fits);
+      size += fits;
+    };
+    for (const node& scope : scopes_) {
+      const std::string_view piece = scope_name(scope);
+      if (piece.empty()) continue;
+      put(piece);
+      if (scope.tag == DW_TAG_subprogram) put("()");
+      put("::");
+    }
+    if (size == 0) return name;
+    put(name);
+    return texts_.add({text, size});
+  }
+
+  // Empty: it is no part of names.
+  std::string_view scope_name(const node& n) {
+    node last = n;
+    std::size_t ignored = 0;
+    const char* const name = follow(last, ignored);
+    switch (n.tag) {
+      case DW_TAG_namespace:
+        return name != nullptr ? name : "(anonymous namespace)";
+      case DW_TAG_class_type:
+      case DW_TAG_structure_type:
+      case DW_TAG_union_type:
+        return name != nullptr ? name : "{unnamed}";
+      case DW_TAG_subprogram:
+        return name != nullptr ? name : "";
+      default:
+        return "";
     }
   }
 
@@ -215,7 +303,7 @@ class unit_reader {
     byte_reader how;
     if (!find_abbreviation(code, how)) return false;
     out.tag = how.uleb();
-    how.skip(1);  // whether it has children: they follow, or do not
+    out.has_children = how.byte() != 0;  // they follow
     for (;;) {
       const std::uint64_t attribute = how.uleb(), form = how.uleb();
       if (how.failed()) return false;
@@ -366,17 +454,30 @@ class unit_reader {
     return v.form == DW_FORM_addr ? v.number : indexed_address(v.number);
   }
 
-  // Through the declarations and the abstract function that it is an instance of.
-  const char* name_of(node n) {
+  // Through the declarations and the abstract function that it is an instance of. Without a name
+  // of the linker's the last of them is where it is declared.
+  const char* name_of(const node& n, std::size_t& declared_at) {
+    node last = n;
+    const char* const plain = follow(last, declared_at);
+    if (!last.linkage_name) return plain;
+    declared_at = 0;
+    return text(last.linkage_name);
+  }
+
+  // Up to the first with a name of the linker's, or to the last one. Returns the name in the
+  // source.
+  const char* follow(node& n, std::size_t& at) {
     const char* plain = nullptr;
     for (int hops = 0; hops < k_most_hops; ++hops) {
-      if (n.linkage_name) return text(n.linkage_name);
       if (n.name && plain == nullptr) plain = text(n.name);
-      const value& next = n.origin ? n.origin : n.specification;
+      const value next = n.origin ? n.origin : n.specification;
       const bool here = next.form >= DW_FORM_ref1 && next.form <= DW_FORM_ref_udata;
+      if (n.linkage_name || !here) break;
       byte_reader in = reader_at(bytes_, next.number);
-      n = {};
-      if (!here || !read_node(in, n)) break;
+      node found;
+      if (!read_node(in, found)) break;
+      n = found;
+      at = static_cast<std::size_t>(next.number);
     }
     return plain;
   }
@@ -474,8 +575,21 @@ class unit_reader {
   const inline_sections& sections_;
   const std::uint64_t* const begin_;
   const std::uint64_t* const end_;
+  text_store& texts_;
   const inline_table::on_found found_;
   void* const context_;
+
+  struct call_of_node {
+    node of;
+    inlined_call call;
+  };
+  os::mapped_list<call_of_node> calls_;  // of the unit
+  struct declaration {
+    std::size_t at;    // in the unit
+    std::size_t call;  // in calls_
+  };
+  os::mapped_list<declaration> unnamed_;  // where those are declared that want more of a name
+  os::mapped_list<node> scopes_;          // around the node that is read
 
   std::span<const std::byte>
       bytes_;          // of the unit, from its length on: references count from there
@@ -489,10 +603,10 @@ class unit_reader {
 
 }  // namespace
 
-void inline_table::find(const std::uint64_t* addresses, std::size_t count, on_found found,
-                        void* context) const {
+void inline_table::find(const std::uint64_t* addresses, std::size_t count, text_store& texts,
+                        on_found found, void* context) const {
   byte_reader all(sections_.info);
-  unit_reader unit(sections_, addresses, count, found, context);
+  unit_reader unit(sections_, addresses, count, texts, found, context);
   while (!all.at_end() && unit.run(all)) continue;
 }
 

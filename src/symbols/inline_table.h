@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <span>
 
+#include "symbols/text_store.h"
+
 namespace magpie::rt {
 
 struct inline_sections {
@@ -15,20 +17,23 @@ struct inline_sections {
 
 // A function that has no frame of its own.
 struct inlined_call {
-  const char* function = nullptr;  // as the linker would know it, if possible
+  // As the linker would know it, if possible; else with the names of what it is declared in.
+  const char* function = nullptr;
   // Where it is called: a line, and the number of a file in the table of lines that begins there.
   std::uint64_t table = 0, file = 0;
   std::uint32_t line = 0;
 };
 
 // For many addresses in one go, in rising order, like line_table. found() is called for each
-// function that an address was inlined with, the outer ones first. Bytes may be anything.
+// function that an address was inlined with, the outer ones first; names that stand nowhere as they
+// are go into the store. Bytes may be anything.
 class inline_table {
  public:
   explicit inline_table(const inline_sections& sections) : sections_(sections) {}
 
   using on_found = void (*)(void* context, std::size_t index, const inlined_call&);
-  void find(const std::uint64_t* addresses, std::size_t count, on_found, void* context) const;
+  void find(const std::uint64_t* addresses, std::size_t count, text_store&, on_found,
+            void* context) const;
 
  private:
   const inline_sections sections_;

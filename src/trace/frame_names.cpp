@@ -80,7 +80,7 @@ void frame_names::look_up() {
     const code_name& n = *names.find(pc - 1);
     place& it = places_[pc];
     if (n.function != nullptr) it.function = n.demangled != nullptr ? n.demangled : n.function;
-    it.is_ours = is_of_runtime(it.function);
+    it.is_ours = is_of_runtime(it.function) || names.is_glue(pc - 1);
     if (n.source.file != nullptr) {
       it.file = source_path(n.source).text();
       it.line = n.source.line;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <mutex>
 #include <optional>
 
@@ -423,12 +424,14 @@ void attach(sink& s) {
     return ask(wish);
   }
   prepare_outside_stream();
+  auto kept = std::make_unique<os::thread>();  // before there is one: it may throw
   g_first_sink = &s;
   os::note started{};
   auto thread = os::thread::start(recorder_main, &started, {.name = "magpie-trace"});
   if (!thread)
     fatal("cannot start the thread \"magpie-trace\" (", os::error_name(thread.error()), ")");
-  g_thread = new os::thread(std::move(*thread));
+  *kept = std::move(*thread);
+  g_thread = kept.release();
   g_runs.store(true, relaxed);  // relaxed: a number for reports
   started.wait();
 }

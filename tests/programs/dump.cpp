@@ -119,6 +119,75 @@ static void ask_and_do_not_read() {
   never.close();
 }
 
+// Reads from a pipe until all who write to it have closed it.
+static std::string read_to_the_end(const int (&ends)[2]) {
+  std::string text;
+  char part[4096];
+  for (ssize_t got; (got = read(ends[0], part, sizeof part)) > 0;) {
+    if (text.empty()) close(ends[1]);
+    text.append(part, static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+// The first keeps the service, because nobody reads its pipe; then come the others, one of them
+// twice, and SIGQUIT.
+static void ask_at_the_same_time() {
+  constexpr int k_dump_here = 0x6d616700;  // as in sched/report.cpp
+  alarm(60);
+  run([] {
+    for (int i = 0; i < 100; ++i) {
+      go({.name = "number " + std::to_string(i)}, [] { wait_in_channel(g_nobody); });
+    }
+    while (runtime::current().read_stats().parks < 100) this_goroutine::yield();
+  });
+  int ends[3][2];
+  const auto ask = [&](int who) {
+    sigval value{};
+    value.sival_int = k_dump_here + ends[who][1];
+    if (sigqueue(getpid(), SIGQUIT, value) != 0) std::abort();
+    usleep(1000);  // a sanitizer delivers it here, and not two of them
+  };
+  for (auto& each : ends) {
+    if (pipe(each) != 0 || fcntl(each[1], F_SETPIPE_SZ, 4096) < 0) std::abort();
+  }
+  ask(0);
+  for (int there = 0; there == 0; usleep(1000)) ioctl(ends[0][0], FIONREAD, &there);
+  ask(1);
+  ask(2);
+  ask(1);
+  std::raise(SIGQUIT);
+  for (const auto& each : ends) {
+    const std::string text = read_to_the_end(each);
+    int blocks = 0;
+    for (std::size_t at = 0; (at = text.find("[chan receive] \"number ", at)) != text.npos; ++at) {
+      ++blocks;
+    }
+    std::printf("%d blocks\n", blocks);
+  }
+  std::fflush(stdout);
+  usleep(500'000);  // for standard error
+}
+
+// Nobody reads standard error, which blocks.
+static void quit_with_unread_error() {
+  alarm(60);
+  int ends[2];
+  if (pipe(ends) != 0 || fcntl(ends[1], F_SETPIPE_SZ, 4096) < 0 || dup2(ends[1], 2) < 0) {
+    std::abort();
+  }
+  runtime r({.procs = 1});
+  const channel<int> never;
+  r.run([&] {
+    for (int i = 0; i < 100; ++i) {
+      go({.name = "number " + std::to_string(i)}, [=] { wait_in_channel(never); });
+    }
+  });
+  std::raise(SIGQUIT);
+  for (int there = 0; there == 0; usleep(1000)) ioctl(ends[0], FIONREAD, &there);
+  never.close();
+}
+
 int main(int, char** argv) {
   const std::string_view how = argv[1];
   if (how == "call") {
@@ -152,6 +221,16 @@ int main(int, char** argv) {
   } else if (how == "unread") {
     ask_and_do_not_read();
     std::puts("ended");
+  } else if (how == "unread_error") {
+    quit_with_unread_error();
+    std::puts("ended");
+  } else if (how == "askers") {
+    ask_at_the_same_time();
+  } else if (how == "strange_name") {
+    run([] {
+      go({.name = "red \x1b[31m\nline"}, [] { mutex().unlock(); });
+      this_goroutine::sleep_for(1h);
+    });
   } else if (how == "own_handler") {
     std::signal(SIGQUIT, [](int) { (void)!write(1, "mine\n", 5); });
     run([] {});

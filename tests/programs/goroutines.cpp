@@ -1,6 +1,7 @@
 // Goroutines that end the process, each in the way its argument says.
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,9 +13,13 @@
 #include <functional>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <thread>
 
 #include <magpie/magpie.h>
+
+#include "os/fault.h"
 
 using namespace magpie;
 
@@ -40,9 +45,28 @@ extern "C" [[gnu::noinline]] void wait_for(future<void>& other) {
 }
 
 // Twice at the same place.
+// Until what it writes to standard error has come, however long that takes; then once more.
 extern "C" [[gnu::noinline]] void block_somewhere() {
-  for (int i = 0; i < 2; ++i) usleep(150'000);
-  asm volatile("");
+  alarm(100);
+  int ends[2];
+  const int standard_error = dup(2);
+  if (pipe(ends) != 0 || dup2(ends[1], 2) < 0) std::abort();
+  std::string report;
+  for (bool twice = false; !twice;) {
+    twice = report.find("created by ") != std::string::npos;
+    struct pollfd wait {
+      ends[0], POLLIN, 0
+    };
+    poll(&wait, 1, twice ? 300 : 90'000);  // one place
+    asm volatile("");
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    char part[4096];
+    for (ssize_t got; (got = read(ends[0], part, sizeof part)) > 0;) {
+      report.append(part, static_cast<std::size_t>(got));
+    }
+  }
+  dup2(standard_error, 2);
+  if (write(2, report.data(), report.size()) < 0) std::abort();
 }
 
 [[gnu::noinline]] void write_to(volatile int* place) { *place = 1; }
@@ -64,6 +88,15 @@ void keep_service_busy() {
   constexpr int k_dump_here = 0x6d616700;
   sigqueue(getpid(), SIGQUIT, {.sival_int = k_dump_here + ends[1]});
   usleep(100'000);  // it gets there in that time, or the names are as they always are
+}
+
+void fill_standard_error() {
+  int ends[2];
+  if (pipe(ends) != 0 || dup2(ends[1], 2) < 0) std::abort();
+  fcntl(2, F_SETFL, O_NONBLOCK);
+  const char block[4096] = {};
+  while (write(2, block, sizeof block) > 0) continue;
+  fcntl(2, F_SETFL, 0);
 }
 
 void wait_for_ever() {
@@ -260,9 +293,34 @@ int main(int, char** arguments) {
       never.wait();
     });
   }
-  if (way == "stall") {
+  // With a lock of the scheduler held. What reports it needs memory again.
+  if (way == "no_memory_for_p") {
+    run([] {});
+    std::thread([] {
+      while (rt::os::faults_made() == 0) usleep(100);
+      rt::os::set_faults("");
+    }).detach();
+    rt::os::set_faults("mmap:ENOMEM:1/1");
+    run([] { set_procs(64); });
+  }
+  // Nobody reads what the runtime says meanwhile.
+  if (way == "unread_trace") {
+    alarm(60);
+    fill_standard_error();
     run([] {
-      auto blocked = async([] { block_somewhere(); });
+      wait_group all;
+      for (int i = 0; i < 4; ++i) {
+        all.go([] {
+          for (int k = 0; k < 100; ++k) this_goroutine::sleep_for(std::chrono::milliseconds(1));
+        });
+      }
+      all.wait();
+    });
+    std::puts("ended");
+  }
+  if (way == "stall" || way == "silent_stall") {
+    run([way] {
+      auto blocked = async([way] { way == "stall" ? block_somewhere() : (void)usleep(300'000); });
       while (!blocked.ready()) this_goroutine::sleep_for(std::chrono::milliseconds(1));
     });
   }

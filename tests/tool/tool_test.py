@@ -5,6 +5,7 @@
 """
 
 import base64
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -287,6 +288,23 @@ class Dump(unittest.TestCase):
                     self.assertIn("[sync.Mutex.Lock] \"locker\":\n", done.stdout)
                     self.assertIn("\nhog()\n", done.stdout)
                     self.assertIsNone(program.poll())
+            finally:
+                program.kill()
+                said = program.stderr.read()
+            self.assertNotIn("SIGQUIT", said)
+
+    def test_several_may_ask_at_the_same_time(self):
+        with subprocess.Popen([DUMP, "wait"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as program:
+            try:
+                self.assertEqual(program.stdout.readline(), "ready\n")
+                with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                    answers = list(pool.map(lambda _: magpie("dump", program.pid), range(8)))
+                for done in answers:
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(done.stdout.count("\nhog()\n"), 1)
+                    self.assertIn("[sync.Mutex.Lock] \"locker\":\n", done.stdout)
+                self.assertIsNone(program.poll())
             finally:
                 program.kill()
                 said = program.stderr.read()

@@ -7,9 +7,13 @@
 #include <dirent.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -17,6 +21,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "observe/text.h"
 #include "tools/magpie/command.h"
 
 namespace magpie_tool {
@@ -24,6 +29,7 @@ namespace {
 
 constexpr int k_dump_here = 0x6d616700;  // as in sched/report.cpp
 constexpr int k_patience_ms = 10'000;
+constexpr int k_look_again_ms = 10;
 
 pid_t parse_pid(std::string_view word) {
   const pid_t pid = number_from<pid_t>(word).value_or(0);
@@ -58,6 +64,32 @@ bool catches_quit(pid_t pid) {
   return false;
 }
 
+// Of two signals that are on their way to a process at the same time the kernel keeps one: so one
+// asks at a time. Held by a name, which is gone with its holder.
+class turn {
+ public:
+  explicit turn(pid_t pid) : socket_(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;  // a path that begins with 0 is in no folder
+    const int length = std::snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "magpie-dump-%d",
+                                     static_cast<int>(pid));
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                             static_cast<std::size_t>(length));
+    const auto* const where = reinterpret_cast<const sockaddr*>(&name);
+    // Not for ever: anybody may take the name.
+    for (int waited = 0; waited < k_patience_ms; waited += k_look_again_ms) {
+      if (bind(socket_, where, size) == 0 || errno != EADDRINUSE) return;
+      poll(nullptr, 0, k_look_again_ms);
+    }
+  }
+  ~turn() { close(socket_); }
+  turn(const turn&) = delete;
+  turn& operator=(const turn&) = delete;
+
+ private:
+  const int socket_;
+};
+
 // All of it before any is shown: the program does not wait for long, and a pager reads a page.
 // False: nothing came any more, but not the end.
 bool read_answer(const int (&ends)[2], std::string& answer) {
@@ -84,14 +116,18 @@ int dump_command(const std::vector<std::string_view>& words) {
   if (!catches_quit(pid)) throw std::runtime_error(who + " does not listen to SIGQUIT");
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error(std::strerror(errno));
-  sigval value{};
-  value.sival_int = k_dump_here + ends[1];
-  if (sigqueue(pid, SIGQUIT, value) != 0) {
-    throw std::runtime_error(who + " cannot be asked: " + std::strerror(errno));
-  }
   std::string text;
-  const bool whole = read_answer(ends, text);
-  std::cout << text;
+  bool whole = false;
+  {
+    const turn mine(pid);
+    sigval value{};
+    value.sival_int = k_dump_here + ends[1];
+    if (sigqueue(pid, SIGQUIT, value) != 0) {
+      throw std::runtime_error(who + " cannot be asked: " + std::strerror(errno));
+    }
+    whole = read_answer(ends, text);
+  }
+  std::cout << magpie::rt::printable_lines(text);
   if (!whole) {
     throw std::runtime_error(who +
                              " has not answered within ten seconds: it may have written to its "

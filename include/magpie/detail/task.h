@@ -22,12 +22,19 @@ namespace magpie::detail {
 
 class meeting;
 
+// Of the function that a callable calls, if it keeps its address; null: not known.
+struct code_address {
+  const void* at = nullptr;
+};
+
 // What the scheduler knows of a callable.
 struct task_type {
   void (*run)(void* closure);  // calls and destroys it
   // Where somebody waits for its end; null for tasks that nobody waits for.
   const meeting* (*end)(const void* closure);
   bool is_function = false;  // the closure is the address of one
+  // For one that only passes on arguments, or the outcome: what to call the goroutine after.
+  code_address (*function)(const void* closure) = nullptr;
 };
 
 // The object this_goroutine::exit() throws. Only catch (...) sees it, and must rethrow it.
@@ -82,6 +89,41 @@ const meeting* end_on_heap(const void* closure) {
   return block->end();
 }
 
+// Of a pointer to a member function; null for a virtual one.
+MAGPIE_API code_address code_of_member(const void* pointer) noexcept;
+
+// Wrappers have a member function() for this.
+template <class F>
+inline constexpr bool has_function = std::is_member_function_pointer_v<F> ||
+                                     (std::is_pointer_v<F> &&
+                                      std::is_function_v<std::remove_pointer_t<F>>) ||
+                                     requires(const F& f) {
+  { f.function() } -> std::same_as<code_address>;
+};
+
+template <class F>
+code_address function_in(const F& f) noexcept {
+  if constexpr (std::is_member_function_pointer_v<F>) {
+    return code_of_member(&f);
+  } else if constexpr (std::is_pointer_v<F>) {
+    return {reinterpret_cast<const void*>(f)};
+  } else {
+    return f.function();
+  }
+}
+
+template <class F>
+code_address function_inline(const void* closure) {
+  return function_in(*std::launder(static_cast<const F*>(closure)));
+}
+
+template <class F>
+code_address function_on_heap(const void* closure) {
+  F* block;
+  __builtin_memcpy(&block, closure, sizeof block);
+  return function_in(*block);
+}
+
 template <class F>
 constexpr task_type make_task_type(bool on_heap) {
   task_type type{on_heap ? &call_on_heap<F> : &call_inline<F>, nullptr};
@@ -91,6 +133,9 @@ constexpr task_type make_task_type(bool on_heap) {
     type.end = on_heap ? &end_on_heap<F> : &end_inline<F>;
   }
   type.is_function = std::is_pointer_v<F>;
+  if constexpr (!std::is_pointer_v<F> && has_function<F>) {
+    type.function = on_heap ? &function_on_heap<F> : &function_inline<F>;
+  }
   return type;
 }
 
@@ -143,19 +188,30 @@ template <class F>
   }
 }
 
+// The callable stands apart from what calls it with its arguments: it names the goroutine.
+template <class F, class Call>
+struct bound_call {
+  F f;
+  Call call;
+
+  decltype(auto) operator()() { return call(std::move(f)); }
+  code_address function() const noexcept requires has_function<F> { return function_in(f); }
+};
+template <class F, class Call>
+bound_call(F, Call) -> bound_call<F, Call>;
+
 // f(args...) with everything decay-copied, as std::thread does.
 template <class F, class... Args>
 auto bind_decayed(F&& f, Args&&... args) {
   check_callable(f);
   if constexpr (sizeof...(Args) == 0) {
-    return [f = std::decay_t<F>(std::forward<F>(f))]() mutable -> decltype(auto) {
-      return std::move(f)();
-    };
+    return std::decay_t<F>(std::forward<F>(f));
   } else {
-    return [f = std::decay_t<F>(std::forward<F>(f)),
-            ... args = std::decay_t<Args>(std::forward<Args>(args))]() mutable -> decltype(auto) {
-      return std::invoke(std::move(f), std::move(args)...);
-    };
+    return bound_call{std::decay_t<F>(std::forward<F>(f)),
+                      [... args = std::decay_t<Args>(std::forward<Args>(args))](
+                          std::decay_t<F>&& g) mutable -> decltype(auto) {
+                        return std::invoke(std::move(g), std::move(args)...);
+                      }};
   }
 }
 

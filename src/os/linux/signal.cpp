@@ -126,6 +126,9 @@ bool is_free_for_use(int number) {
     case SIGKILL:
     case SIGSTOP:
     case SIGCONT:
+    case SIGTSTP:  // these stop the process, and SIGCONT drops those on their way
+    case SIGTTIN:
+    case SIGTTOU:
       return false;
     default:  // between the standard and the real-time ones are libc's own
       return number > 0 && number < NSIG && (number < 32 || number >= SIGRTMIN);

@@ -14,7 +14,9 @@
 
 #include <magpie/magpie.h>
 
+#include "fiber/sanitizer.h"
 #include "support/prometheus.h"
+#include "support/subprocess.h"
 
 namespace magpie {
 namespace {
@@ -304,6 +306,22 @@ TEST_P(DebugServer, HasTheLastSeconds) {
     EXPECT_THAT(recorded.body, StartsWith("go 1."));
   });
   EXPECT_FALSE(trace::enabled());
+}
+
+constexpr bool k_own_new = rt::sanitizer::k_thread || rt::sanitizer::k_address;
+
+TEST(DebugServerMemory, OneConnectionEndsAndNoMoreThanThat) {
+  if (k_own_new) GTEST_SKIP() << "the sanitizer has its own operator new";
+  const auto end = rt::testing::run_program("server_memory", {"accept"});
+  EXPECT_EQ(end.exit_code, 0) << end.signal;
+  EXPECT_EQ(end.output, "some were refused\n");
+}
+
+TEST(DebugServerMemory, OneThatCannotBeMadeLeavesNothing) {
+  if (k_own_new) GTEST_SKIP() << "the sanitizer has its own operator new";
+  const auto end = rt::testing::run_program("server_memory", {"make"});
+  EXPECT_EQ(end.exit_code, 0) << end.signal;
+  EXPECT_EQ(end.output, "some were not made, 0 descriptors more\n");
 }
 
 TEST(DebugServerOutside, CanBeMadeByAPlainThread) {

@@ -193,6 +193,74 @@ TEST(Dump, IsInGosGrammar) {
   });
 }
 
+TEST(Dump, ANameDoesNothingToATerminal) {
+  runtime r({.procs = 1});
+  r.run([] {
+    this_goroutine::set_name(
+        "evil \x1b]0;title\a\xc2\x9b"
+        "31m \xff\n\ngoroutine 5 [running]:");
+    mutex m;
+    wait_group done;
+    std::string text;
+    {
+      const std::scoped_lock hold(m);
+      done.go([&] {
+        this_goroutine::set_name("\xc3\xa4rger\r");
+        const std::scoped_lock also(m);
+      });
+      while (find("\xc3\xa4rger\r").state != "waiting") this_goroutine::yield();
+      text = dump_text();
+    }
+    done.wait();
+    const std::string shown = "\"evil ?]0;title??31m ???goroutine 5 [running]:\"";
+    EXPECT_THAT(text, HasSubstr("[running] " + shown + ":\n"));
+    EXPECT_THAT(text, HasSubstr("[sync.Mutex.Lock] \"\xc3\xa4rger?\":\n"));
+    EXPECT_THAT(text, ContainsRegex(", held by goroutine [0-9]+ \"evil \\?\\]0;"));
+    EXPECT_EQ(text.find_first_of("\x1b\a\r\xff"), std::string::npos);
+  });
+}
+
+[[gnu::noinline]] void debug_test_called_with(const channel<int>& c, int n) {
+  debug_test_waits(c);
+  asm volatile("" ::"r"(n));
+}
+struct debug_test_object {
+  [[gnu::noinline]] void member(const channel<int>& c) { debug_test_called_with(c, 1); }
+};
+
+// What passes on the arguments is not shown, and has no name of its own.
+TEST(Dump, AFunctionWithArgumentsIsTheOutermostOne) {
+  runtime r({.procs = 1});
+  r.run([] {
+    const channel<int> c;
+    const auto waiting = [] {
+      const auto all = debug::goroutines();
+      return std::count_if(all.begin(), all.end(),
+                           [](const auto& g) { return g.wait_reason == "chan receive"; });
+    };
+    go(debug_test_called_with, c, 1);
+    go(&debug_test_object::member, debug_test_object(), c);
+    wait_group all;
+    all.go([=] { debug_test_called_with(c, 2); });
+    auto result = async(debug_test_called_with, c, 3);
+    runtime::current().go(debug_test_called_with, c, 4);
+    while (waiting() < 5) this_goroutine::yield();
+    const std::string text = dump_text();
+    // Types of pointers and references, to functions and to members.
+    EXPECT_THAT(text, Not(ContainsRegex("\nvoid \\([a-z_:]*[*&]\\)")));
+    EXPECT_THAT(text, Not(HasSubstr("invoke")));
+    EXPECT_THAT(text, Not(HasSubstr("bound_call")));
+    EXPECT_THAT(text, Not(HasSubstr("runtime::go")));
+    const std::string place =
+        "\\([^\n]*\n\t[^\n]*debug_test.cpp:[0-9]+ \\+0x[0-9a-f]+\ncreated by [^\n]*Outermost";
+    EXPECT_THAT(text, ContainsRegex("::debug_test_called_with" + place));
+    EXPECT_THAT(text, ContainsRegex("::debug_test_object::member" + place));
+    c.close();
+    result.get();
+    all.wait();
+  });
+}
+
 TEST(Dump, GroupsThoseThatDifferInNothing) {
   constexpr int k_many = 1000;
   runtime r({.procs = 2});
@@ -289,11 +357,33 @@ TEST(DumpProgram, WhoAsksAndDoesNotReadDoesNotKeepTheRuntime) {
   EXPECT_EQ(end.output, "ended\n");
 }
 
+// Neither does standard error.
+TEST(DumpProgram, SigquitWithNobodyToReadItDoesNotKeepTheRuntime) {
+  const auto end = run_dump("unread_error");
+  EXPECT_EQ(end.signal, 0);
+  EXPECT_EQ(end.output, "ended\n");
+}
+
+TEST(DumpProgram, AllWhoAskAtTheSameTimeGetAWholeOne) {
+  const auto end = run_dump("askers");
+  EXPECT_EQ(end.signal, 0) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("100 blocks\n100 blocks\n100 blocks\n"));
+  EXPECT_THAT(end.output, ContainsRegex("SIGQUIT: 10[01] goroutines\n"));
+  EXPECT_THAT(end.output, HasSubstr("[chan receive] \"number 99\":\n"));
+}
+
 TEST(DumpProgram, ASecondSigquitEndsIt) { EXPECT_EQ(run_dump("quit_twice").signal, SIGQUIT); }
 
 TEST(DumpProgram, AnOwnHandlerOfSigquitStays) {
   const auto end = run_dump("own_handler");
   EXPECT_EQ(end.output, "mine\n");
+}
+
+TEST(Traceback, ANameDoesNothingToATerminal) {
+  const auto end = run_dump("strange_name");
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("[running] \"red ?[31m?line\":\n"));
+  EXPECT_THAT(end.output, Not(HasSubstr("\x1b")));
 }
 
 TEST(Traceback, SaysHowManyGoroutinesAFatalErrorShows) {

@@ -5,10 +5,13 @@
 
 #include <cerrno>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/print.h"
 #include "interrupt.h"
+#include "os/clock.h"
 #include "os/fd.h"
 
 namespace magpie::rt::os {
@@ -74,6 +77,51 @@ TEST(StandardError, WritesEverythingInSpiteOfShortWritesAndSignals) {
   }
   EXPECT_EQ(arrived.size(), text.size() + 1);
   EXPECT_TRUE(arrived.starts_with(text));
+}
+
+// A reader that is slow gets everything, also from one who does not block.
+TEST(StandardError, WaitsForRoomWhereItDoesNotBlock) {
+  auto pipe = make_pipe();
+  ASSERT_TRUE(pipe);
+  ASSERT_FALSE(set_nonblocking(pipe->write_end.get()));
+  const std::string text = numbered_text(1 << 19);
+  std::string arrived;
+  {
+    const redirected_error redirected(pipe->write_end.get());
+    EXPECT_FALSE(pipe->write_end.close());
+    std::thread writer([&] {
+      write_error_text(text.data(), text.size());
+      write_error_text("\0", 1);
+    });
+    while (arrived.empty() || arrived.back() != '\0') {
+      ::usleep(2000);
+      std::byte part[20'000];
+      const auto got = read(pipe->read_end.get(), part);
+      ASSERT_TRUE(got);
+      arrived.append(reinterpret_cast<const char*>(part), *got);
+    }
+    writer.join();
+  }
+  EXPECT_EQ(arrived, text + '\0');
+}
+
+// The first one waits; those after it do not, until somebody reads again.
+TEST(StandardError, GivesUpOnAReaderThatSleepsAndComesBackToIt) {
+  auto pipe = make_pipe();
+  ASSERT_TRUE(pipe);
+  ASSERT_FALSE(set_nonblocking(pipe->write_end.get()));
+  const redirected_error redirected(pipe->write_end.get());
+  const std::string text = numbered_text(1 << 17);
+  write_error_text(text.data(), text.size());
+  const nanos start = now();
+  for (int i = 0; i < 100; ++i) write_error_text(text.data(), text.size());
+  EXPECT_LT(now() - start, 60'000'000'000) << "a hundred times what the first has waited";
+  std::vector<std::byte> all(1 << 20);
+  ASSERT_TRUE(read(pipe->read_end.get(), all));
+  write_error_text("again", 5);
+  const auto got = read(pipe->read_end.get(), all);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(std::string_view(reinterpret_cast<const char*>(all.data()), *got), "again");
 }
 
 TEST(StandardError, IsWherePrintersPrint) {

@@ -187,6 +187,9 @@ TEST(Preempt, ByAnotherSignal) {
   EXPECT_GE(r.read_stats().preemptions, 1u);
   EXPECT_THROW(runtime({.preempt_signal = SIGSEGV}), misuse);
   EXPECT_THROW(runtime({.preempt_signal = 65}), misuse);
+  for (const int stops : {SIGTSTP, SIGTTIN, SIGTTOU}) {  // the process, once it is not ours
+    EXPECT_THROW(runtime({.preempt_signal = stops}), misuse);
+  }
 }
 
 TEST(Preempt, ByATimerOfTheThreadsOwnTime) {

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 
+#include "os/fault.h"
 #include "sched/debug_settings.h"
 #include "support/subprocess.h"
 
@@ -175,7 +176,7 @@ TEST(Report, AStallIsReportedOncePerPlace) {
   const program_end end = run_goroutines("stall", {"MAGPIE_PROCS=1"});
   EXPECT_EQ(end.exit_code, 0) << end.output;
   EXPECT_THAT(end.output, ContainsRegex("goroutine [0-9]+ blocks its thread, for [0-9]+ ms so far, "
-                                        "in the system call clock_nanosleep"));
+                                        "in the system call (poll|ppoll)"));
   EXPECT_THAT(end.output, HasSubstr("\nblock_somewhere\n\t"));
   EXPECT_THAT(end.output, HasSubstr("created by "));
   const std::size_t first = end.output.find("blocks its thread");
@@ -183,8 +184,65 @@ TEST(Report, AStallIsReportedOncePerPlace) {
 }
 
 TEST(Report, StallsCanBeSilenced) {
-  const program_end end = run_goroutines("stall", {"MAGPIE_PROCS=1", "MAGPIE_DEBUG=stalls=0"});
+  const program_end end =
+      run_goroutines("silent_stall", {"MAGPIE_PROCS=1", "MAGPIE_DEBUG=stalls=0"});
   EXPECT_EQ(end.output, "");
+}
+
+// ---- schedtrace when it ends -------------------------------------------------------------------
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+TEST(Report, WhoWatchesTheSchedulerSeesItOnceMoreBeforeTheGoroutines) {
+  for (const char* const setting :
+       {"MAGPIE_DEBUG=scheddetail=1", "MAGPIE_DEBUG=schedtrace=1000000,nosysmon=1"}) {
+    for (const char* const way : {"throw", "overflow", "null_pointer", "deadlock", "two_waiters"}) {
+      const program_end end = run_goroutines(way, {setting, "MAGPIE_TRACEBACK=all"});
+      EXPECT_NE(end.signal, 0) << way << end.output;
+      EXPECT_EQ(count_of(end.output, "SCHED "), 1u) << way << end.output;
+      EXPECT_THAT(end.output, ContainsRegex("SCHED [0-9]+ms: gomaxprocs=.* sysmonwait=[a-z]+\n"
+                                            "  P0: status="))
+          << way;
+      EXPECT_THAT(end.output, ContainsRegex("\n  M[0-9]+: p=")) << way;
+      EXPECT_THAT(end.output, ContainsRegex("\n  G[0-9]+: status=")) << way;
+      const std::size_t first_block = end.output.find("\ngoroutine ");
+      ASSERT_NE(first_block, std::string::npos) << way << end.output;
+      EXPECT_LT(end.output.find("SCHED "), first_block) << way << end.output;
+    }
+  }
+}
+
+TEST(Report, NobodyElseSeesTheScheduler) {
+  EXPECT_THAT(run_goroutines("throw").output, Not(HasSubstr("SCHED")));
+}
+
+TEST(Report, ADeadlockIsShownOnceWithAnyTraceback) {
+  for (const char* const level : {"single", "all"}) {
+    const program_end end = run_goroutines("deadlock", {std::string("MAGPIE_TRACEBACK=") + level});
+    EXPECT_EQ(count_of(end.output, "[future wait] \"first\":"), 1u) << end.output;
+  }
+}
+
+TEST(Report, AFatalErrorWithTheLockHeldEnds) {
+  if (!os::k_faults) GTEST_SKIP() << "needs faults made on purpose: a debug build";
+  const program_end end = run_goroutines(
+      "no_memory_for_p", {"MAGPIE_DEBUG=scheddetail=1", "MAGPIE_TRACEBACK=all", "MAGPIE_PROCS=1"});
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("magpie: fatal error: no memory for another P\n"));
+  EXPECT_THAT(end.output, HasSubstr("\nSCHED: a lock of the scheduler is held\n"));
+  EXPECT_THAT(end.output, HasSubstr("a lock of the scheduler is held.\n"));
+}
+
+// A terminal that was stopped, say.
+TEST(Settings, SchedtraceThatNobodyReadsStopsNobody) {
+  const program_end end =
+      run_goroutines("unread_trace", {"MAGPIE_DEBUG=schedtrace=1,scheddetail=1"});
+  EXPECT_EQ(end.exit_code, 0) << end.signal;
+  EXPECT_EQ(end.output, "ended\n");
 }
 
 TEST(Settings, ProcsComeFromTheEnvironment) {

@@ -85,8 +85,9 @@ std::size_t read_all(std::span<const std::byte> bytes) {
                               file.section(".debug_str"), file.section(".debug_line_str"),
                               file.section(".debug_str_offsets"), file.section(".debug_addr"),
                               file.section(".debug_ranges"), file.section(".debug_rnglists")});
+  text_store texts;
   inlined.find(
-      addresses.data(), addresses.size(),
+      addresses.data(), addresses.size(), texts,
       [](void* count, std::size_t, const inlined_call& call) {
         *static_cast<std::size_t*>(count) += std::strlen(call.function);
       },
@@ -185,9 +186,10 @@ TEST(InlineTable, NoiseIsNoCrash) {
         static_cast<unsigned char>(fifth ? 8 : 0), 0, 0,
         static_cast<unsigned char>(fifth ? 0 : 8), 0};
     std::memcpy(noise.data() + 4, head, fifth ? 8 : 7);
+    text_store texts;
     inline_table({noise, how, noise, noise, noise, noise, noise, noise})
         .find(
-            addresses, 3, [](void*, std::size_t, const inlined_call&) {}, nullptr);
+            addresses, 3, texts, [](void*, std::size_t, const inlined_call&) {}, nullptr);
   }
 }
 
@@ -236,9 +238,40 @@ TEST(CodeNames, InlinedFunctionsAreShownWithTheLinesOfTheirCalls) {
     return " /.*/tests/unit/symbols/code_names_test.cpp:" + std::to_string(line) + " ";
   };
   ASSERT_EQ(shown.size(), 3u) << ::testing::PrintToString(shown);
-  EXPECT_THAT(shown[0], ContainsRegex("^(.*::)?users_inner(\\(\\))?" + at(k_inner_line)));
-  EXPECT_THAT(shown[1], ContainsRegex("^(.*::)?users_outer(\\(\\))?" + at(k_outer_line)));
+  const std::string unnamed = "^\\(anonymous namespace\\)::";
+  EXPECT_THAT(shown[0], ContainsRegex(unnamed + "users_inner(\\(\\))?" + at(k_inner_line)));
+  EXPECT_THAT(shown[1], ContainsRegex(unnamed + "users_outer(\\(\\))?" + at(k_outer_line)));
   EXPECT_THAT(shown[2], ContainsRegex("_Test::TestBody\\(\\)" + at(k_line)));
+}
+
+namespace depths {
+struct diver {
+  [[gnu::always_inline]] inline const void* dive() const {
+    const void* const here = users_code_here();
+    asm volatile("");
+    return here;
+  }
+};
+[[gnu::always_inline]] inline const void* dive_free() {
+  const void* const here = diver().dive();
+  asm volatile("");
+  return here;
+}
+}  // namespace depths
+
+TEST(CodeNames, InlinedFunctionsHaveTheNamesOfWhatTheyAreDeclaredIn) {
+  const void* const here = depths::dive_free();
+  code_names names;
+  names.want_call(here);
+  names.look_up(code_names::style::demangled);
+  std::vector<std::string> shown;
+  names.for_each(reinterpret_cast<std::uintptr_t>(here) - 1, [&](const code_name& n) {
+    shown.push_back(rt::testing::printed([&](printer& out) { print_function(out, n); }));
+  });
+  ASSERT_EQ(shown.size(), 3u) << ::testing::PrintToString(shown);
+  const std::string inside = "^\\(anonymous namespace\\)::depths::";
+  EXPECT_THAT(shown[0], ContainsRegex(inside + "diver::dive(\\(\\) const)?$"));
+  EXPECT_THAT(shown[1], ContainsRegex(inside + "dive_free(\\(\\))?$"));
 }
 
 // What the standard library has inlined is a part of the line that calls it.

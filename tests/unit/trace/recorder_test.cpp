@@ -194,6 +194,52 @@ TEST(Trace, ThoseWhoWaitAreListedByTheirNames) {
       << testing::PrintToString(names);
 }
 
+[[gnu::noinline]] void waits_with(event& go_on, int) { go_on.wait(); }
+struct large_argument {
+  char bytes[100];
+};
+[[gnu::noinline]] void waits_large(event& go_on, large_argument) { go_on.wait(); }
+struct waiting_object {
+  [[gnu::noinline]] void member(event& go_on) { go_on.wait(); }
+};
+
+// Not after the type of the pointer to it, nor after its arguments.
+TEST(Trace, AFunctionWithArgumentsNamesItsGoroutine) {
+  event go_on;
+  runtime own(config{.procs = 1});
+  future<void> result;
+  wait_group all;
+  own.go(waits_with, std::ref(go_on), 1);
+  own.run([&] {
+    go(waits_with, std::ref(go_on), 2);
+    go(&waiting_object::member, waiting_object(), std::ref(go_on));
+    all.go([&go_on] { waits_with(go_on, 3); });
+    result = async(waits_with, std::ref(go_on), 4);
+    go([](event& e, large_argument) { e.wait(); }, std::ref(go_on), large_argument{});
+    go(waits_large, std::ref(go_on), large_argument{});
+  });
+  while (own.read_stats().parks < 7) std::this_thread::yield();
+  std::ostringstream to;
+  trace::start(to);
+  trace::stop();
+  go_on.set();
+  result.get();
+  all.wait();
+  const std::multiset<std::string> names = names_in(to.str());
+  const auto count = [&](const std::string& part) {
+    return std::count_if(names.begin(), names.end(), [&](const std::string& name) {
+      return name.find(part) != std::string::npos;
+    });
+  };
+  const std::string shown = testing::PrintToString(names);
+  EXPECT_EQ(names.size(), 7u) << shown;
+  EXPECT_EQ(count("waits_with(magpie::event&, int)"), 3) << shown;
+  EXPECT_EQ(count("waits_large(magpie::event&, "), 1) << shown;
+  EXPECT_EQ(count("waiting_object::member(magpie::event&)"), 1) << shown;
+  EXPECT_EQ(count("TestBody()::"), 2) << shown;
+  EXPECT_EQ(count("magpie::detail::"), 0) << shown;
+}
+
 TEST(Trace, ANameThatIsGivenLaterIsTold) {
   std::ostringstream to;
   trace::start(to);
