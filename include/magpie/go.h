@@ -1,6 +1,7 @@
 // Goroutines: starting one, and what one can ask and do about itself.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -101,12 +102,19 @@ class MAGPIE_API no_preempt {
 };
 
 namespace detail {
-MAGPIE_API void* find_local(const void* key) noexcept;
-MAGPIE_API void add_local(const void* key, void* value, void (*destroy)(void*));
+
+// What a goroutine_local is told apart by: given out at its first use, and never again. Its address
+// would not do: another one, of another type, may be made where it was.
+using local_key = std::uint64_t;  // 0: none yet
+MAGPIE_API local_key draw_local_key(std::atomic<local_key>&) noexcept;
+MAGPIE_API void* find_local(local_key) noexcept;
+MAGPIE_API void add_local(local_key, void* value, void (*destroy)(void*));
+
 }  // namespace detail
 
 // Each goroutine its own T, made by its default constructor on first use and destroyed when the
-// goroutine ends. Plain threads have one each, too. Told apart by address.
+// goroutine ends, even if the goroutine_local was destroyed before that. Plain threads have one
+// each, too.
 template <class T>
 class goroutine_local {
  public:
@@ -115,13 +123,19 @@ class goroutine_local {
   goroutine_local& operator=(const goroutine_local&) = delete;
 
   T& get() {
-    if (void* const found = detail::find_local(this)) return *static_cast<T*>(found);
+    detail::local_key key = key_.load(std::memory_order_relaxed);  // relaxed: only a number
+    if (key == 0) [[unlikely]]
+      key = detail::draw_local_key(key_);
+    if (void* const found = detail::find_local(key)) return *static_cast<T*>(found);
     auto made = std::make_unique<T>();
-    detail::add_local(this, made.get(), [](void* value) { delete static_cast<T*>(value); });
+    detail::add_local(key, made.get(), [](void* value) { delete static_cast<T*>(value); });
     return *made.release();
   }
   T& operator*() { return get(); }
   T* operator->() { return &get(); }
+
+ private:
+  std::atomic<detail::local_key> key_{0};
 };
 
 }  // namespace magpie

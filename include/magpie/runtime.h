@@ -130,7 +130,8 @@ MAGPIE_API std::size_t goroutine_count();
 // cgroup quota pays for. The tightest of nested quotas counts (cgroup v1 and v2), rounded up and
 // never taken for less than 2. At least 1, because one CPU may be all the mask allows.
 //
-// The answer is as at the first call: later changes of mask or quota do not show. Any thread.
+// The answer is as at the start of the process: later changes of mask or quota do not show; they do
+// in procs(). Any thread.
 MAGPIE_API int cpu_count();
 
 }  // namespace magpie

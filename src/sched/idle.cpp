@@ -257,8 +257,9 @@ bool scheduler::sleep_until_work(M& m) {
     if (drowsy.lasts()) {
       drowsy.end();
       os::heavy_fence();
-      // The second look at a run_next, with a P: steal_forgotten().
-      if (seen == visible_work::in_run_next_only && take_p_back(m)) return true;
+      // Whoever came meanwhile relied on this look, and shall not wait for another doze. With a P:
+      // steal_forgotten().
+      if (last_look() == visible_work::in_run_next_only && take_p_back(m)) return true;
       continue;
     }
     if (last_one) {

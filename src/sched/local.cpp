@@ -2,8 +2,6 @@
 
 #include <atomic>
 
-#include <magpie/go.h>
-
 #include "sched/gate.h"
 
 namespace magpie::rt {
@@ -58,7 +56,16 @@ G& holder_of_locals() {
 
 }  // namespace
 
-void* find_local(const void* key) noexcept {
+// Whoever comes first decides.
+local_key draw_local_key(std::atomic<local_key>& of) noexcept {
+  static constinit std::atomic<local_key> last{0};
+  const local_key fresh = last.fetch_add(1, relaxed) + 1;  // relaxed: only distinct numbers
+  local_key drawn = 0;
+  // relaxed: nothing is published by a number.
+  return of.compare_exchange_strong(drawn, fresh, relaxed) ? fresh : drawn;
+}
+
+void* find_local(local_key key) noexcept {
   const G& g = holder_of_locals();
   if (g.extra == nullptr) return nullptr;
   for (const local_value* l = g.extra->locals; l != nullptr; l = l->next) {
@@ -67,7 +74,7 @@ void* find_local(const void* key) noexcept {
   return nullptr;
 }
 
-void add_local(const void* key, void* value, void (*destroy)(void*)) {
+void add_local(local_key key, void* value, void (*destroy)(void*)) {
   goroutine_extra& extra = extra_of(holder_of_locals());
   extra.locals = new local_value{key, value, destroy, extra.locals};
 }

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include <magpie/go.h>
+
 #include "goroutine/g.h"
 #include "trace/stream.h"
 
@@ -15,7 +17,7 @@ struct M;
 
 // The value of one goroutine_local in one goroutine.
 struct local_value {
-  const void* key;
+  detail::local_key key;
   void* value;
   void (*destroy)(void* value);
   local_value* next;

@@ -177,6 +177,10 @@ int cpu_count() {
   return at_start;
 }
 
+namespace {
+[[maybe_unused]] const int g_counted_at_start = cpu_count();
+}
+
 // ---- Thread locks -----------------------------------------------------------------------------
 
 thread_lock::thread_lock() {

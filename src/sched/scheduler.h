@@ -57,6 +57,10 @@ struct meters;
 // Where a G was allocated; found from its address.
 struct g_arena;
 
+namespace testing {
+class waste_meter;
+}
+
 // For one that has waited for long, and goes on soon: the frames it comes back to, the first ones
 // of its stack, if they are on the same page, and the stack's record, for when it ends. Inlined by
 // force: g++ finds that it has no effect, and drops calls of such functions.
@@ -518,6 +522,8 @@ class scheduler final : private trace::source {
   void rest_retired_locked(P* p);
   void move_stopped_locked(P& p);
   static void turn_off_locked(P& p);
+
+  friend class testing::waste_meter;
 
   // pause.cpp
   friend class world;

@@ -31,7 +31,7 @@
  *   - A run queue is a number. Goroutines are alike until they choose what to do next, so the
  *     order in a queue, run_next and the look at the global queue every 61st time make no
  *     difference. That a queue neither loses nor doubles a G is for its own tests. Nobody is
- *     drowsy: a goroutine in run_next is one like the others.
+ *     drowsy: a goroutine in run_next is one like the others. Those who are: doze.pml.
  *   - An operation on a run queue is one step, and so is a section under the scheduler's lock.
  *     FINE takes sections apart: the lock becomes a real one, and those who read without it see
  *     every state in between.

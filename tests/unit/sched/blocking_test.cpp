@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <stdexcept>
@@ -18,6 +20,7 @@
 #include "os/thread.h"
 #include "sched/scheduler.h"
 #include "support/baton.h"
+#include "support/process_counts.h"
 
 namespace magpie {
 namespace {
@@ -185,6 +188,53 @@ TEST(Blocking, ThreadsStayWithinTheLimit) {
   for (int i = 0; i < k_blocked; ++i) pipe.write_one('x');
   while (done != k_blocked) std::this_thread::yield();
   EXPECT_LE(r.read_stats().threads_peak, k_limit);
+}
+
+// Far more calls than threads: those beyond the limit wait for their turn, and so does nobody else.
+TEST(Blocking, TenThousandCallsAtOnceWithinTheLimit) {
+  constexpr int k_calls = 10'000;
+  constexpr int k_limit = 64;
+  const std::size_t threads_before = rt::testing::thread_count();
+  std::atomic<int> back{0}, in_call{0}, most_in_call{0};
+  std::atomic<std::uint64_t> computed{0};
+  std::size_t most_threads = 0;
+  runtime r({.procs = 2, .max_threads = k_limit});
+  r.go([&] {
+    while (back != k_calls) {
+      computed.fetch_add(1, std::memory_order_relaxed);
+      this_goroutine::checkpoint();
+    }
+  });
+  for (int i = 0; i < k_calls; ++i) {
+    r.go([&] {
+      blocking([&] {
+        const int now = ++in_call;
+        for (int seen = most_in_call;
+             seen < now && !most_in_call.compare_exchange_weak(seen, now);) {
+        }
+        const timespec time{.tv_sec = 0, .tv_nsec = 1'000'000};
+        nanosleep(&time, nullptr);
+        --in_call;
+      });
+      ++back;
+    });
+  }
+  // From look to look the one who computes gets on.
+  std::uint64_t computed_before = 0;
+  int looks = 0;
+  while (back != k_calls) {
+    most_threads = std::max(most_threads, rt::testing::thread_count());
+    EXPECT_LE(r.read_stats().threads, k_limit);
+    while (computed == computed_before && back != k_calls) std::this_thread::yield();
+    if (back != k_calls) ++looks;
+    computed_before = computed;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GT(looks, 1);
+  EXPECT_GT(most_in_call, 2) << "more than there are Ps";
+  EXPECT_LE(most_in_call, k_limit);
+  EXPECT_LE(r.read_stats().threads_peak, k_limit);
+  EXPECT_LE(most_threads, threads_before + k_limit + 3) << "the spawner, the monitor, the service";
 }
 
 TEST(Blocking, KeepsErrno) {

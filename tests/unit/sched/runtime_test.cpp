@@ -1,8 +1,11 @@
 // A runtime as a whole: started, resized under load, asked, ended.
 #include <magpie/runtime.h>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <memory>
@@ -12,6 +15,7 @@
 
 #include <magpie/magpie.h>
 
+#include "fiber/sanitizer.h"
 #include "support/asleep.h"
 #include "support/baton.h"
 #include "support/process_counts.h"
@@ -135,6 +139,61 @@ TEST(Runtime, LeavesNoThreadNoDescriptorAndNoMappingBehind) {
   EXPECT_EQ(rt::testing::descriptor_count(), descriptors);
   EXPECT_LT(rt::testing::mapping_count(), mappings + k_rounds / 2)
       << "one per runtime would be a leak";
+}
+
+std::chrono::microseconds cpu_time_of_process() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto time = [](const timeval& t) {
+    return std::chrono::seconds(t.tv_sec) + std::chrono::microseconds(t.tv_usec);
+  };
+  return time(used.ru_utime) + time(used.ru_stime);
+}
+
+// Its end waits for those who sleep, in whatever, and does nothing meanwhile.
+TEST(Runtime, WaitsForThoseWhoSleepWithoutUsingTheProcessor) {
+  constexpr auto k_wait = std::chrono::milliseconds(700);
+  const std::size_t threads = rt::testing::thread_count();
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  std::atomic<int> ended{0};
+  std::thread writer;
+  const auto before = cpu_time_of_process();
+  const auto start = clock::now();
+  {
+    runtime r({.procs = 2});
+    for (int i = 0; i < 10; ++i) {
+      r.go([&] {
+        blocking([&] { std::this_thread::sleep_for(k_wait); });
+        ++ended;
+      });
+      r.go([&] {
+        blocking(hand_off_now, [&] { std::this_thread::sleep_for(k_wait); });
+        ++ended;
+      });
+      r.go([&] {
+        this_goroutine::sleep_for(k_wait);
+        ++ended;
+      });
+    }
+    r.go([&] {
+      wait_readable(ends[0]);
+      ++ended;
+    });
+    writer = std::thread([&] {
+      std::this_thread::sleep_for(k_wait);
+      EXPECT_EQ(write(ends[1], "x", 1), 1);
+    });
+  }
+  EXPECT_EQ(ended, 31);
+  EXPECT_GE(clock::now() - start, k_wait);
+  // What it takes are a few milliseconds, of 700.
+  constexpr int k_slower = rt::sanitizer::k_thread || rt::sanitizer::k_address ? 3 : 1;
+  EXPECT_LT(cpu_time_of_process() - before, k_slower * std::chrono::milliseconds(150));
+  writer.join();
+  close(ends[0]);
+  close(ends[1]);
+  EXPECT_TRUE(rt::testing::thread_count_becomes(threads));
 }
 
 TEST(Runtime, EndsThoughNobodyEverUsedIt) {
