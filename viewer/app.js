@@ -87,8 +87,11 @@ class App {
     const began = performance.now();
     const model = await parse(bytes, share => { byId('progress').value = share; });
     this.readTime = performance.now() - began;
-    if (model.events === 0 && model.error) {
-      this.fail(`${name} cannot be shown. ${explain(model.error)}${model.error.cut ? ' Nothing whole comes before that.' : ''}`);
+    if (model.events === 0) {
+      this.fail(model.error
+          ? `${name} cannot be shown. ${explain(model.error)}${model.error.cut ? ' Nothing whole comes before that.' : ''}`
+          : `${name} has nothing in it: the process ended before the first second was written, or one that it ` +
+            'started has overwritten the file (%p in MAGPIE_TRACE keeps them apart).');
       return;
     }
     this.show(name, model);
@@ -498,6 +501,7 @@ class App {
 }
 
 function explain({cut, offset, what}) {
+  if (offset === 0) return `${what[0].toUpperCase()}${what.slice(1)}.`;
   if (!cut) return `At byte ${count(offset)}: ${what}.`.replace('..', '.');
   return `The file is cut at byte ${count(offset)}, as when a process is killed while it writes (${what}).`;
 }

@@ -80,6 +80,21 @@ class Tool(unittest.TestCase):
         self.assertEqual(end.returncode, 1)
         self.assertIn("this is not a trace", end.stderr)
 
+    def test_what_is_wrong_with_a_file_is_one_line(self):
+        file = self.path / "some.trace"
+        whole = (DATA / "go_spin.trace").read_bytes()
+        for content, said in [
+                (b"", "the file is empty"),
+                (b"hello", 'this is not a trace: it does not begin with "go 1.NN trace"'),
+                (whole[:11], "the end is missing: the file is cut at byte 11, as when a process is killed while it "
+                 "writes (the file ends in its header); before that, no good events"),
+                (whole[:16] + b"w" + whole[17:],
+                 "broken at byte 16: here should be a batch, but there is byte 119; before that, no good events")]:
+            file.write_bytes(content)
+            for command in (["check"], ["summary"], ["view"], ["html"], ["convert", "--to", "chrome"]):
+                end = magpie("trace", *command, file)
+                self.assertEqual((end.returncode, end.stderr), (1, f"{file}: {said}\n"))
+
     def test_a_trace_with_nothing_in_it_is_said_to_be_one(self):
         empty = self.path / "empty.trace"
         empty.write_bytes(b"go 1.23 trace\0\0\0")

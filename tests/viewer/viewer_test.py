@@ -6,6 +6,7 @@
 With a fourth argument pictures of every view are left there, wide and narrow, light and dark.
 """
 
+import base64
 import json
 import pathlib
 import re
@@ -361,8 +362,12 @@ class Viewer(unittest.TestCase):
     def test_broken_files_are_explained(self):
         whole = (DATA / "go_spin.trace").read_bytes()
         for name, content, said, shown in [
-                ("empty", b"", "the file is empty", False),
-                ("text", b"hello, world, this is not a trace", "this is not a trace", False),
+                ("empty", b"", "cannot be shown. The file is empty.", False),
+                ("text", b"hello, world, this is not a trace", "cannot be shown. This is not a trace: it does", False),
+                ("few_letters", b"go to", "This is not a trace", False),
+                ("cut_header", whole[:11], "cut at byte 11, as when a process is killed while it writes (the file ends "
+                 "in its header). Nothing whole", False),
+                ("only_header", whole[:16], "has nothing in it", False),
                 ("future", b"go 1.99 trace\0\0\0", "version go 1.99", False),
                 ("cut", whole[:-50], "The end of this trace is missing", True),
                 ("cut_early", whole[:300], "Nothing whole comes before that", False),
@@ -376,6 +381,31 @@ class Viewer(unittest.TestCase):
             self.assertEqual(page.evaluate("byId('welcome').hidden"), shown, name)
             self.picture(page, f"broken_{name}")
             self.assertEqual(page.errors(), [])
+
+    # And in the same words.
+    def test_knows_cut_files_as_the_tool_does(self):
+        page = self.browser.page(*WIDE)
+        page.open((REPOSITORY / "viewer" / "index.html").as_uri())
+        made, cut = self.path / "made23.trace", self.path / "some.trace"
+        subprocess.run([MAKE_TRACE, str(made), "3000", "5", "3", "100", "3"], check=True)
+        for trace in (DATA / "go_procs.trace", made):
+            whole = trace.read_bytes()
+            page.evaluate(f"whole = Uint8Array.from(atob('{base64.b64encode(whole).decode()}'), c => c.charCodeAt(0))")
+            for size in [*range(1, 80, 3), *range(80, len(whole), len(whole) // 40)]:
+                cut.write_bytes(whole[:size])
+                end = subprocess.run([MAGPIE, "trace", "check", str(cut)], capture_output=True, text=True)
+                ours = json.loads(page.evaluate(f"""(() => {{
+                  const steps = traceReader().readTrace(whole.subarray(0, {size}));
+                  for (;;) {{ const {{value, done}} = steps.next(); if (done) return JSON.stringify(value.error); }}
+                }})()"""))
+                if ours is None:
+                    self.assertTrue(end.returncode == 0 or "nothing in it" in end.stderr, end.stderr)
+                    continue
+                self.assertEqual(end.returncode, 1, f"{trace.name} {size}: {ours}")
+                self.assertEqual(ours["cut"], "the end is missing" in end.stderr, end.stderr)
+                if ours["cut"]:
+                    self.assertIn(f"cut at byte {ours['offset']},", end.stderr)
+                    self.assertIn(f" writes ({ours['what']}); before", end.stderr)
 
     # Bytes changed at random: an explanation or a picture, never an exception.
     def test_survives_damage(self):

@@ -81,14 +81,18 @@ int verdict(const options& chosen, const rt::trace_reader& reader, std::uint64_t
   }
   if (error == nullptr) return 0;
   const std::string what = rt::printable(error->what);
+  if (error->offset == 0) {  // no trace at all
+    std::cerr << chosen.file << ": " << what << '\n';
+    return k_failed;
+  }
   if (error->cut) {
     std::cerr << chosen.file << ": the end is missing: the file is cut at byte " << error->offset
-              << ", as when a process is killed while it writes (" << what << ")\n";
+              << ", as when a process is killed while it writes (" << what << ')';
   } else {
-    std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << what << '\n';
+    std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << what;
   }
-  std::cerr << chosen.file << ": before that, "
-            << (events > 0 ? std::to_string(events) : std::string("no")) << " good events\n";
+  std::cerr << "; before that, " << (events > 0 ? std::to_string(events) : std::string("no"))
+            << " good events\n";
   return k_failed;
 }
 
