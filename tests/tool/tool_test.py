@@ -9,10 +9,13 @@ import json
 import os
 import pathlib
 import re
+import resource
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import urllib.error
 import urllib.request
@@ -286,6 +289,24 @@ class Tool(unittest.TestCase):
                         urllib.request.urlopen(wrong, timeout=20)
                     self.assertEqual(refused.exception.code, 404)
                     refused.exception.close()
+            finally:
+                server.terminate()
+
+    def test_view_out_of_descriptors_waits_for_some(self):
+        few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
+        with subprocess.Popen([MAGPIE, "trace", "view", "--no-browser", str(DATA / "go_exec.trace")],
+                              stdout=subprocess.PIPE, text=True, preexec_fn=few) as server:
+            try:
+                address = re.search(r"http://127\.0\.0\.1:(\d+)/\S+", server.stdout.readline())
+                silent = [socket.create_connection(("127.0.0.1", int(address.group(1)))) for _ in range(12)]
+                used = lambda: sum(map(int, pathlib.Path(f"/proc/{server.pid}/stat").read_text().split(")")[1].split()[11:13]))
+                before = used()
+                time.sleep(0.5)
+                self.assertIsNone(server.poll())
+                self.assertLess(used() - before, 25)  # of 50 hundredths
+                for each in silent:
+                    each.close()
+                self.assertIn(b'data-path="trace"', urllib.request.urlopen(address.group(), timeout=60).read())
             finally:
                 server.terminate()
 
