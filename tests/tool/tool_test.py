@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import resource
+import signal
 import socket
 import stat
 import subprocess
@@ -109,18 +110,61 @@ class Tool(unittest.TestCase):
     def test_commands_that_make_no_sense_are_refused_with_a_word(self):
         trace = DATA / "go_exec.trace"
         for words, said in [
-                ([], None), (["nonsense"], "no command"), (["trace"], "what about it"),
+                ([], None), (["nonsense"], "no command"), (["trace"], "check, summary"),
                 (["trace", "nonsense"], "no command"), (["trace", "check"], "which file"),
                 (["trace", "check", trace, trace], "one file"), (["trace", "check", "--loud", trace], "unknown option"),
-                (["trace", "convert", trace], "--to"), (["trace", "convert", "--to", "svg", trace], "--to"),
+                (["trace", "convert", trace], "--to"), (["trace", "convert", "--to", "svg", trace], "no --to svg"),
+                (["trace", "check", "-o", "x", trace], "unknown option -o"), (["trace", "summary", "--port", "1", trace], "--port"),
+                (["trace", "view", "--to", "html", trace], "unknown option --to"), (["dump"], "one PID"),
+                (["dump", "init"], "not the number"), (["dump", "-1"], "not the number"), (["dump", "1", "2"], "one PID"),
+                (["top"], "which address"), (["top", "nowhere"], "neither"), (["top", "--loud", "a:1"], "unknown option"),
                 (["trace", "convert", trace, "-o"], "needs a value"),
                 (["trace", "view", "--port", "70000", trace], "not a port")]:
             end = magpie(*words)
             self.assertEqual(end.returncode, 2, words)
+            self.assertEqual(end.stdout, "")
             if said:
                 self.assertIn(said, end.stderr)
-        self.assertEqual(magpie("trace", "check", self.path / "nothing").returncode, 1)
-        self.assertEqual(magpie("--help").returncode, 0)
+                self.assertEqual(end.stderr.count("\n"), 1)
+
+    def test_every_command_has_help(self):
+        everything = magpie("--help")
+        self.assertEqual((everything.returncode, everything.stderr), (0, ""))
+        for words, has, has_not in [
+                (["trace", "check", "--help"], "magpie trace check", "summary"),
+                (["trace", "view", "some.trace", "-h"], "--no-browser", "magpie top"),
+                (["help", "trace"], "magpie trace convert", "magpie dump"), (["trace", "--help"], "magpie trace html", "PID"),
+                (["dump", "--help"], "magpie dump PID", "trace"), (["top", "--help"], "--interval", "trace"),
+                (["help"], "magpie top", "nothing"), (["help", "nonsense"], "magpie top", "nothing")]:
+            end = magpie(*words)
+            self.assertEqual((end.returncode, end.stderr), (0, ""), words)
+            self.assertIn(has, end.stdout)
+            self.assertNotIn(has_not, end.stdout)
+            for line in end.stdout.splitlines():
+                self.assertIn(line, everything.stdout)
+
+    def test_files_that_cannot_be_read_or_written_are_named_with_the_reason(self):
+        trace, missing = DATA / "go_exec.trace", self.path / "nothing"
+        copy = self.path / "copy.trace"
+        copy.write_bytes(trace.read_bytes())
+        convert = ["convert", "--to", "chrome"]
+        said = {}
+        for command in (["check"], ["summary"], ["view"], ["html"], convert):
+            for file in (missing, self.path):
+                said[(*command, file)] = magpie("trace", *command, file)
+        for out in (self.path / "no" / "folder", self.path, "/dev/full"):
+            said["html", out] = magpie("trace", "html", trace, "-o", out)
+            said["convert", out] = magpie("trace", *convert, trace, "-o", out)
+        said["over itself"] = magpie("trace", *convert, copy, "-o", copy)
+        for words, end in said.items():
+            self.assertEqual((end.returncode, end.stdout), (1, ""), words)
+            self.assertRegex(end.stderr, r"^magpie: [^\n]*\n$", words)
+        self.assertEqual(said["check", missing].stderr, f"magpie: cannot open {missing}: No such file or directory\n")
+        self.assertEqual(said["check", self.path].stderr, f"magpie: {self.path} is a directory\n")
+        self.assertIn("is the trace itself", said["over itself"].stderr)
+        self.assertEqual(copy.read_bytes(), trace.read_bytes())
+
+    def test_says_its_version(self):
         self.assertRegex(magpie("--version").stdout, r"^magpie \d+\.\d+\.\d+\n$")
 
     def test_summary_has_the_numbers(self):
@@ -338,9 +382,24 @@ class Dump(unittest.TestCase):
             finally:
                 other.kill()
 
+    def test_says_who_cannot_be_asked(self):
+        ignored = lambda: signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+        said = {"ignores SIGQUIT": {"preexec_fn": ignored}}
+        if os.geteuid() == 0:
+            said["is of another user"] = {"user": 65534, "group": 65534, "extra_groups": []}
+        for text, how in said.items():
+            with subprocess.Popen([DUMP, "wait"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                  **how) as program:
+                try:
+                    self.assertEqual(program.stdout.readline(), "ready\n")
+                    done = magpie("dump", program.pid)
+                    self.assertEqual(done.returncode, 1)
+                    self.assertIn(text, done.stderr)
+                    self.assertIsNone(program.poll())
+                finally:
+                    program.kill()
+
     def test_wants_a_process(self):
-        self.assertEqual(magpie("dump").returncode, 2)
-        self.assertEqual(magpie("dump", "init").returncode, 2)
         self.assertIn("no process", magpie("dump", "999999999").stderr)
 
 
