@@ -824,7 +824,7 @@ function traceReader() {
       g.generation = this.number;
       let m = cursor.m;
       if (what === SYSCALL && thread !== m.id) m = this.machine(thread);
-      if (what === RUNNING || what === SYSCALL) m.g = g;
+      if ((what === RUNNING || what === SYSCALL) && m !== this.nobody) m.g = g;
       if (cursor.kind === 48) this.nameG(g, this.stack(cursor, stack));
       if (g.status < 0) {
         this.change(g, what, 0, m, 0, cursor.kind === 48 ? this.stack(cursor, stack) : 0);

@@ -42,8 +42,9 @@ The format is Go's execution trace, which "go tool trace" opens as well.
 bool asks_for_help(std::string_view word) { return word == "--help" || word == "-h"; }
 
 // The lines about the commands that begin with `command`; all of them where there is no such one.
-std::string_view help_about(std::string_view command, std::string& lines) {
-  if (command.empty()) return k_help;
+std::string help_about(std::string_view command) {
+  if (command.empty()) return std::string(k_help);
+  std::string lines;
   bool about = false;
   for (std::string_view rest = k_help; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n') + 1);
@@ -52,7 +53,7 @@ std::string_view help_about(std::string_view command, std::string& lines) {
     if (line.size() == 1) about = false;
     if (about) lines += line;
   }
-  return lines.empty() ? k_help : std::string_view(lines);
+  return lines.empty() ? std::string(k_help) : lines;
 }
 
 // The words that name a command, out of those after "magpie".
@@ -66,8 +67,7 @@ std::string command_in(const std::vector<std::string_view>& words) {
 }
 
 int print_help(const std::vector<std::string_view>& words) {
-  std::string lines;
-  std::cout << help_about(command_in(words), lines);
+  std::cout << help_about(command_in(words));
   return 0;
 }
 
