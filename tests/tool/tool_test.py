@@ -60,6 +60,57 @@ def fields(message):
     return result
 
 
+def chrome_bars(text):
+    """Of each row ("P 0", "Thread 7"): (begin, end, state, goroutine) in nanoseconds, in order; and the arrows,
+    as pairs of (row, time)."""
+    events = json.loads(text)["traceEvents"]
+    kinds = {0: "P", 1: "Thread"}
+    nanos = lambda micros: round(micros * 1000)
+    rows, ends = {}, {}
+    for event in events:
+        row = f"{kinds[event['pid']]} {event.get('tid')}"
+        if event["ph"] == "X":
+            begin = nanos(event["ts"])
+            rows.setdefault(row, []).append((begin, begin + nanos(event["dur"]), event["args"]["state"], event["args"]["g"]))
+        elif event["ph"] in "sf":
+            ends.setdefault(event["id"], {})[event["ph"]] = (row, nanos(event["ts"]))
+        else:
+            assert event["ph"] in "Mi", event
+    return {row: sorted(bars) for row, bars in rows.items()}, [(each["s"], each["f"]) for each in ends.values() if "f" in each]
+
+
+def perfetto_bars(data):
+    """The same, with the rows of goroutines ("G7 main.work")."""
+    tracks, packets, flows = {}, [], {}
+    for number, packet in fields(data):
+        assert number == 1
+        packet = dict(fields(packet))
+        assert packet[10] == 1  # one sequence
+        if 60 in packet:
+            descriptor = dict(fields(packet[60]))
+            assert descriptor[1] not in tracks, "a track is described once"
+            assert 5 not in descriptor or descriptor[5] in tracks, "parents come first"
+            tracks[descriptor[1]] = descriptor[2].decode()
+        if 11 in packet:
+            event = dict(fields(packet[11]))
+            notes = {dict(fields(value))[10].decode(): dict(fields(value)) for number, value in fields(packet[11]) if number == 4}
+            assert packet[58] == 6 and event[11] in tracks
+            packets.append((packet[8], len(packets), tracks[event[11]], event, notes))
+    rows, open_ = {}, {}
+    for time, _, row, event, notes in sorted(packets, key=lambda each: each[:2]):
+        if event[9] == 1:
+            assert row not in open_, f"{row}: bars overlap at {time}"
+            open_[row] = (time, event[23].decode(), notes["g"][3])
+        if event[9] == 2:
+            begin, name, g = open_.pop(row)
+            rows.setdefault(row, []).append((begin, time, name, g))
+        for field, end in ((47, "s"), (48, "f")):
+            if field in event:
+                flows.setdefault(event[field], {})[end] = (row, time)
+    assert not open_, open_
+    return rows, [(each["s"], each["f"]) for each in flows.values() if "f" in each]
+
+
 class Tool(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(prefix="magpie_tool_")
@@ -248,6 +299,53 @@ class Tool(unittest.TestCase):
         self.assertTrue({"Ps", "Threads", "Goroutines", "P 0"} <= set(tracks.values()))
         self.assertEqual(set(depth.values()), {0})
         self.assertTrue(any("main.syscalls.func1" in name for name in names), names)
+
+    # Three programs count the same.
+    def test_sums_of_both_formats_are_those_of_the_summary(self):
+        for trace in sorted(DATA.glob("*.trace")):
+            with self.subTest(trace.name):
+                self.check_sums(trace)
+
+    def check_sums(self, trace):
+        chrome, arrows = chrome_bars(magpie("trace", "convert", "--to", "chrome", trace, "-o", "-").stdout)
+        data = subprocess.run([MAGPIE, "trace", "convert", "--to", "perfetto", str(trace), "-o", "-"],
+                              capture_output=True, timeout=100).stdout
+        perfetto, flows = perfetto_bars(data)
+        summary = magpie("trace", "summary", trace).stdout
+
+        # Bars of one row follow one another, and are the same in both but for where time begins.
+        self.assertEqual(chrome.keys(), {row for row in perfetto if row.startswith(("P ", "Thread "))})
+        zero = {perfetto[row][0][0] - chrome[row][0][0] for row in chrome}
+        self.assertEqual(len(zero), 1)
+        zero = zero.pop()
+        for row, bars in chrome.items():
+            for before, after in zip(bars, bars[1:]):
+                self.assertLessEqual(before[1], after[0], row)
+            self.assertEqual([(begin + zero, end + zero, g) for begin, end, _, g in bars],
+                             [(begin, end, g) for begin, end, _, g in perfetto[row]])
+
+        # What a P ran, and what all goroutines did.
+        whole = self.nanos(re.match(r"([\d.e+]+)(\w+) of time", summary))
+        for p, running, calls in re.findall(r"^  (P \d+) +[\d.]+% +([\d.]+)% +([\d.]+)%", summary, re.MULTILINE):
+            for state, share in (("running", running), ("syscall", calls)):
+                time = sum(end - begin for begin, end, what, _ in chrome.get(p, []) if what == state)
+                self.assertAlmostEqual(100 * time / whole, float(share), delta=0.06 + 0.6 * float(share) / 100, msg=f"{p} {state}")
+        goroutines = [bar for row, bars in perfetto.items() if row.startswith("G") for bar in bars]
+        for state in ("running", "runnable", "waiting", "syscall"):
+            time = sum(end - begin for begin, end, what, _ in goroutines if what.startswith(state))
+            said = self.nanos(re.search(rf"^  {state} +([\d.e+]+)(ns|us|ms|s) ", summary, re.MULTILINE))
+            self.assertAlmostEqual(time, said, delta=said * 0.006, msg=state)
+
+        # Arrows go forward in time, to where a turn begins; they are the same ones.
+        self.assertEqual(sorted(((a, t + zero), (b, u + zero)) for (a, t), (b, u) in arrows), sorted(flows))
+        turns = {(row, begin) for row, bars in chrome.items() for begin, _, what, _ in bars if what == "running"}
+        for (_, woken), end in arrows:
+            self.assertLess(woken, end[1])
+            self.assertIn(end, turns)
+
+    @staticmethod
+    def nanos(match):
+        return float(match.group(1)) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[match.group(2)]
 
     def test_a_page_carries_its_trace(self):
         trace = DATA / "go_locks.trace"
