@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The command line tool, as its users meet it.
 
-    tool_test.py MAGPIE DATA_FOLDER DUMP_PROGRAM
+    tool_test.py MAGPIE DATA_FOLDER DUMP_PROGRAM MAKE_TRACE
 """
 
 import base64
@@ -21,7 +21,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-MAGPIE, DATA, DUMP = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
+MAGPIE, DATA, DUMP, MAKE_TRACE = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 
 
 def magpie(*words):
@@ -305,6 +305,11 @@ class Tool(unittest.TestCase):
         for trace in sorted(DATA.glob("*.trace")):
             with self.subTest(trace.name):
                 self.check_sums(trace)
+        made = self.path / "made.trace"
+        for seed in range(1, 9):
+            subprocess.run([MAKE_TRACE, str(made), "10000", str(2 + seed), str(1 + seed % 4), "100", str(seed)], check=True)
+            with self.subTest(seed=seed):
+                self.check_sums(made)
 
     def check_sums(self, trace):
         chrome, arrows = chrome_bars(magpie("trace", "convert", "--to", "chrome", trace, "-o", "-").stdout)

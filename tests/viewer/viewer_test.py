@@ -113,6 +113,10 @@ class Viewer(unittest.TestCase):
                 ours = page.evaluate(f"app.questions.total[STATE_NAMES.indexOf('{name}')]")
                 # The tool prints three digits, and puts a nanosecond between events of one moment.
                 self.assertAlmostEqual(ours, nanos, delta=nanos * 0.01 + 20000, msg=f"{trace.name} {name}")
+            for p, running, calls in re.findall(r"^  P (\d+) +[\d.]+% +([\d.]+)% +([\d.]+)%", summary, re.MULTILINE):
+                row = f"app.model.pRows[app.model.ps.indexOf({p})]"
+                for said, ours in ((calls, f"{row}.calls.at(-1)"), (running, f"({row}.used.at(-1) - {row}.calls.at(-1))")):
+                    self.assertAlmostEqual(100 * page.evaluate(f"{ours} / app.model.end"), float(said), delta=0.3, msg=f"P {p}")
             if trace != made:  # whose direct switches the tool counts as three
                 self.assertIn(f" {page.evaluate('app.model.events')} events", summary)
             # A row's sums are the sums of its bars.
