@@ -68,6 +68,8 @@ def chrome_bars(text):
     nanos = lambda micros: round(micros * 1000)
     rows, ends = {}, {}
     for event in events:
+        if event["ph"] in "be":
+            continue  # of chrome_notes
         row = f"{kinds[event['pid']]} {event.get('tid')}"
         if event["ph"] == "X":
             begin = nanos(event["ts"])
@@ -77,6 +79,21 @@ def chrome_bars(text):
         else:
             assert event["ph"] in "Mi", event
     return {row: sorted(bars) for row, bars in rows.items()}, [(each["s"], each["f"]) for each in ends.values() if "f" in each]
+
+
+def chrome_notes(text):
+    """Tasks and regions: (kind, id, name, begin, end)."""
+    found, open_ = [], {}
+    for event in json.loads(text)["traceEvents"]:
+        key, time = event.get("id"), round(event.get("ts", 0) * 1000)
+        if event["ph"] == "b":
+            open_.setdefault(key, []).append((event["name"], time))
+        if event["ph"] == "e":
+            name, begin = open_[key].pop()
+            assert name == event["name"], "they lie within one another"
+            found.append((*key.split(), name, begin, time))
+    assert not any(open_.values())
+    return sorted(found)
 
 
 def perfetto_bars(data):
@@ -99,15 +116,15 @@ def perfetto_bars(data):
     rows, open_ = {}, {}
     for time, _, row, event, notes in sorted(packets, key=lambda each: each[:2]):
         if event[9] == 1:
-            assert row not in open_, f"{row}: bars overlap at {time}"
-            open_[row] = (time, event[23].decode(), notes["g"][3])
+            assert not open_.get(row) or row.startswith("regions"), f"{row}: bars overlap at {time}"
+            open_.setdefault(row, []).append((time, event[23].decode(), notes.get("g", {3: 0})[3]))
         if event[9] == 2:
-            begin, name, g = open_.pop(row)
+            begin, name, g = open_[row].pop()
             rows.setdefault(row, []).append((begin, time, name, g))
         for field, end in ((47, "s"), (48, "f")):
             if field in event:
                 flows.setdefault(event[field], {})[end] = (row, time)
-    assert not open_, open_
+    assert not any(open_.values()), open_
     return rows, [(each["s"], each["f"]) for each in flows.values() if "f" in each]
 
 
@@ -347,6 +364,21 @@ class Tool(unittest.TestCase):
         for (_, woken), end in arrows:
             self.assertLess(woken, end[1])
             self.assertIn(end, turns)
+
+        # So are tasks and regions.
+        notes = chrome_notes(magpie("trace", "convert", "--to", "chrome", trace, "-o", "-").stdout)
+        theirs = [(row.split()[0].replace("regions", "region"), row.split()[-1].lstrip("G"), name, begin - zero, end - zero)
+                  for row, bars in perfetto.items() if row.startswith(("task ", "regions of ")) for begin, end, name, _ in bars]
+        self.assertEqual(notes, sorted(theirs))
+
+    def test_tasks_and_regions_are_converted(self):
+        text = magpie("trace", "convert", "--to", "chrome", DATA / "go_annotated.trace", "-o", "-").stdout
+        notes = chrome_notes(text)
+        self.assertTrue({("task", "request batch"), ("region", "parse"), ("region", "inner")} <=
+                        {(kind, name) for kind, _, name, _, _ in notes}, notes)
+        for kind, id_, name, begin, end in notes:
+            if name == "inner":  # lies in a "parse" of the same goroutine
+                self.assertTrue(any(each[:3] == (kind, id_, "parse") and each[3] < begin and end < each[4] for each in notes))
 
     @staticmethod
     def nanos(match):
