@@ -449,6 +449,10 @@ class scheduler final : private trace::source {
   void bury(M* m, G* g);
   static void finish_stack(M& m);
 
+  // stand_in.cpp
+  bool nobody_can_watch_locked() const;
+  os::nanos stand_in();
+
   // thread_lock.cpp
   void wait_for_locked_turn(M& m);
   void hand_p_to_locked(M& m, G* g);
@@ -571,6 +575,8 @@ class scheduler final : private trace::source {
 
   os::nanos ask_again_at_ = os::k_never;  // the spawner's, for a thread that was refused
   int refusals_ = 0;                      // the same: in a row, without any thread
+  os::nanos look_interval_ = 0;           // the same: while it stands in, see stand_in.cpp
+  os::nanos check_interval_ = k_first_check;
 
   alignas(k_cache_line) os::futex_word spawner_word_{0};
   os::thread spawner_;

@@ -139,6 +139,7 @@ void scheduler::rest_without_thread_locked(P* p, bool spinning) {
     return owner->wake.wake();
   }
   put_idle_locked(p);
+  wake_spawner();  // to stand in for those who would watch
 }
 
 void scheduler::wake_spawner() {
@@ -152,7 +153,7 @@ void scheduler::spawner_main(void* raw) {
     const std::uint32_t seen = self.spawner_word_.load(acquire);  // pairs with wake_spawner()
     if (!self.grant_wishes()) return;
     self.print_stall();
-    os::futex_wait(self.spawner_word_, seen, self.ask_again_at_);
+    os::futex_wait(self.spawner_word_, seen, std::min(self.stand_in(), self.ask_again_at_));
     if (os::now() < self.ask_again_at_) continue;
     self.ask_again_at_ = os::k_never;
     if (self.last_look() != visible_work::none) self.wake_p();

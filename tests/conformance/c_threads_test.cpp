@@ -1,5 +1,6 @@
 // Section C of Go's behaviours: goroutines locked to their thread. One test per row.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -14,6 +15,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <semaphore>
 #include <set>
 #include <string>
 #include <thread>
@@ -435,6 +437,65 @@ TEST_P(Conformance, C07_LockedGoroutinesHoldAllThreadsOfTheLimit) {
     --left;
   });
   while (left != 0) std::this_thread::yield();
+}
+
+// Nobody but the runtime's own helpers is left to look at the clock and at descriptors.
+TEST_P(Conformance, C07_LockedGoroutinesWaitForTimeAndDescriptorsAtTheLimit) {
+  constexpr int k_rounds = 20;
+  for (const int limit : {1, 2}) {
+    runtime r({.procs = ps(), .max_threads = limit});
+    std::atomic<int> left{limit};
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    for (int i = 0; i < limit; ++i) {
+      r.go([&] {
+        const thread_lock lock;
+        for (int round = 0; round < k_rounds; ++round) {
+          this_goroutine::sleep_for(std::chrono::microseconds(300));
+          char byte = 0;
+          while (read(ends[0], &byte, 1) != 1) {
+            ASSERT_EQ(errno, EAGAIN);
+            wait_readable(ends[0]);
+          }
+        }
+        --left;
+      });
+    }
+    for (int i = 0; i < limit * k_rounds; ++i) {
+      std::this_thread::sleep_for(std::chrono::microseconds(500));
+      ASSERT_EQ(write(ends[1], "x", 1), 1);
+    }
+    while (left != 0) std::this_thread::yield();
+    r.run([] {});
+    EXPECT_LE(r.read_stats().threads_peak, limit);
+    close(ends[0]);
+    close(ends[1]);
+  }
+}
+
+// One thread is in a call, the other has always somebody to run: what the first one's P kept time
+// for is not forgotten.
+TEST(Conformance, C07_TimersOfAPWithoutThreadAtTheLimit) {
+  runtime r({.procs = 2, .max_threads = 2});
+  std::atomic<bool> done{false};
+  std::atomic<int> left{8};
+  std::binary_semaphore release{0};
+  for (int i = 0; i < 2; ++i) {
+    r.go([&] {
+      while (!done) this_goroutine::yield();
+    });
+  }
+  r.go([&] {
+    std::vector<timer> soon;
+    for (int i = 0; i < 8; ++i) {
+      soon.push_back(after_func(std::chrono::milliseconds(1 + i), [&] { --left; }));
+    }
+    blocking(hand_off_now, [&] { release.acquire(); });
+  });
+  while (left != 0) std::this_thread::yield();
+  done = true;
+  release.release();
+  r.run([] {});
 }
 
 std::atomic<int> g_destroyed{0};

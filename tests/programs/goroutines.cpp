@@ -211,6 +211,17 @@ int main(int, char** arguments) {
       answer.receive();
     });
   }
+  // The same, by the time a timer has made somebody runnable.
+  if (way == "locked_at_limit_later") {
+    alarm(60);
+    runtime r({.procs = 1, .max_threads = 1});
+    r.run([] {
+      const thread_lock lock;
+      channel<int> answer;
+      const auto later = after_func(std::chrono::milliseconds(20), [&] { answer.send(1); });
+      answer.receive();
+    });
+  }
   if (way == "nil_pointer") {
     void (*nothing)() = nullptr;
     go(nothing);

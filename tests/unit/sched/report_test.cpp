@@ -130,10 +130,12 @@ TEST(Report, DeadlockIsSeenByTheThreadOfALockedGoroutine) {
 }
 
 TEST(Report, NoThreadForAnybodyBesideLockedGoroutinesIsAClearError) {
-  const program_end end = run_goroutines("locked_at_limit");
-  EXPECT_EQ(end.signal, SIGABRT) << end.output;
-  EXPECT_THAT(end.output, HasSubstr("no thread for a goroutine that could run"));
-  EXPECT_THAT(end.output, HasSubstr("max_threads=1 allows no more"));
+  for (const char* way : {"locked_at_limit", "locked_at_limit_later"}) {
+    const program_end end = run_goroutines(way);
+    EXPECT_EQ(end.signal, SIGABRT) << way << ": " << end.output;
+    EXPECT_THAT(end.output, HasSubstr("no thread for a goroutine that could run"));
+    EXPECT_THAT(end.output, HasSubstr("max_threads=1 allows no more"));
+  }
 }
 
 TEST(Report, NothingToRunIsAClearErrorWhereItIsSpawned) {
