@@ -98,7 +98,8 @@ elseif(CMAKE_CROSSCOMPILING)
   magpie_skipped_test(tool/commands "not in a cross build")
 else()
   magpie_python_test(tool/commands ${CMAKE_CURRENT_SOURCE_DIR}/tool/tool_test.py
-    $<TARGET_FILE:magpie_tool> ${CMAKE_CURRENT_SOURCE_DIR}/data $<TARGET_FILE:program_dump>)
+    $<TARGET_FILE:magpie_tool> ${CMAKE_CURRENT_SOURCE_DIR}/data $<TARGET_FILE:program_dump>
+    $<TARGET_FILE:program_make_trace>)
   magpie_python_test(tool/top ${CMAKE_CURRENT_SOURCE_DIR}/tool/top_test.py
     $<TARGET_FILE:magpie_tool> $<TARGET_FILE:program_debug_subject>)
   # It does not depend on how the tool is built.

@@ -87,8 +87,11 @@ class App {
     const began = performance.now();
     const model = await parse(bytes, share => { byId('progress').value = share; });
     this.readTime = performance.now() - began;
-    if (model.events === 0 && model.error) {
-      this.fail(`${name} cannot be shown. ${explain(model.error)}${model.error.cut ? ' Nothing whole comes before that.' : ''}`);
+    if (model.events === 0) {
+      this.fail(model.error
+          ? `${name} cannot be shown. ${explain(model.error)}${model.error.cut ? ' Nothing whole comes before that.' : ''}`
+          : `${name} has nothing in it: the process ended before the first second was written, or one that it ` +
+            'started has overwritten the file (%p in MAGPIE_TRACE keeps them apart).');
       return;
     }
     this.show(name, model);
@@ -224,7 +227,7 @@ class App {
       facts([
         ['state', dot(what), questions.describe(span)],
         ['for', duration(spans.end[span] - spans.begin[span])],
-        ['at', duration(spans.begin[span])],
+        ['at', moment(spans.begin[span])],
         place(model, span) && ['on', place(model, span)],
         ...this.causeOf(span),
         what === SYSCALL && spans.p[span] >= 0 && spans.pEnd[span] < spans.end[span] &&
@@ -247,11 +250,12 @@ class App {
     if (spans.what[span] === RUNNABLE) runnable = span;
     else if (before >= 0 && spans.what[before] === RUNNABLE) runnable = before;
     if (runnable < 0) return [];
-    const waker = spans.by[runnable];
+    const waker = spans.by[runnable], where = spans.byP[runnable];
     return [
       runnable !== span && ['was runnable for', duration(spans.end[runnable] - spans.begin[runnable])],
-      waker >= 0 && [this.model.before[runnable] < 0 ? 'made by' : 'woken by',
-                     goroutineLink(this.questions, this.go, waker)],
+      [this.model.before[runnable] < 0 ? 'made by' : 'made runnable by',
+       waker >= 0 ? goroutineLink(this.questions, this.go, waker) : cause(this.model, this.questions, runnable),
+       waker < 0 && where >= 0 && `, on P ${this.model.ps[where]}`],
     ];
   }
   rowButton(g, span) {
@@ -276,6 +280,10 @@ class App {
   step(span) {
     if (span < 0) return;
     this.timeline.pin(this.model.span.g[span]);
+    this.choose(span);
+  }
+  choose(span) {
+    if (span < 0) return;
     this.select(span);
     this.timeline.reveal(span);
   }
@@ -296,8 +304,8 @@ class App {
          this.closeButton(),
          element('h2', {}, duration(to - from)),
          facts([
-           ['from', duration(from)],
-           ['to', duration(to)],
+           ['from', moment(from)],
+           ['to', moment(to)],
            ['awake', plural(goroutines.size, 'goroutine')],
            ['Ps used', percent(used)],
          ]),
@@ -313,7 +321,7 @@ class App {
     tip.hidden = span < 0 || !event || event.pointerType === 'touch';
     if (tip.hidden) return;
     const spans = this.model.span, g = spans.g[span];
-    const where = [`at ${duration(spans.begin[span])}`, place(this.model, span)].filter(Boolean);
+    const where = [`at ${moment(spans.begin[span])}`, place(this.model, span)].filter(Boolean);
     fill(tip,
          element('b', {}, `${this.questions.title(g)} ${this.questions.name(g)}`), element('br'),
          `${this.questions.describe(span)} for ${duration(spans.end[span] - spans.begin[span])} `, element('br'),
@@ -441,7 +449,17 @@ class App {
       document.body.classList.remove('dragging');
       if (event.dataTransfer.files[0]) this.openFile(event.dataTransfer.files[0]);
     });
+    byId('tabs').addEventListener('keydown', event => this.tabKey(event));
     addEventListener('keydown', event => this.key(event));
+  }
+  tabKey(event) {
+    const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
+    if (!step) return;
+    event.stopPropagation();
+    const tabs = byId('tabs').children, here = [...tabs].indexOf(document.activeElement);
+    const next = tabs[(here + step + tabs.length) % tabs.length];
+    next.click();
+    next.focus();
   }
   searchKey(event, input) {
     event.stopPropagation();
@@ -480,8 +498,10 @@ class App {
       arrowleft: () => timeline.move(-0.1), arrowright: () => timeline.move(0.1),
       arrowup: () => timeline.scrollBy(-60), arrowdown: () => timeline.scrollBy(60),
       '0': () => timeline.look(0, this.model.end), home: () => timeline.look(0, this.model.end),
-      '[': () => selected >= 0 && this.step(this.model.before[selected]),
-      ']': () => selected >= 0 && this.step(this.questions.after(selected)),
+      '[': () => this.step(selected >= 0 ? this.model.before[selected] : timeline.firstInView()),
+      ']': () => this.step(selected >= 0 ? this.questions.after(selected) : timeline.firstInView()),
+      ',': () => this.choose(selected >= 0 ? timeline.besides(selected, -1) : timeline.firstInView()),
+      '.': () => this.choose(selected >= 0 ? timeline.besides(selected, 1) : timeline.firstInView()),
       f: () => {
         if (timeline.measured) timeline.look(timeline.measured.from, timeline.measured.to);
         else if (selected >= 0) {
@@ -498,6 +518,7 @@ class App {
 }
 
 function explain({cut, offset, what}) {
+  if (offset === 0) return `${what[0].toUpperCase()}${what.slice(1)}.`;
   if (!cut) return `At byte ${count(offset)}: ${what}.`.replace('..', '.');
   return `The file is cut at byte ${count(offset)}, as when a process is killed while it writes (${what}).`;
 }

@@ -29,6 +29,12 @@ function duration(nanos) {
   const [size, unit] = units.find(([each]) => nanos >= each * 0.9995);
   return `${digits(nanos / size)} ${unit}`;
 }
+// A point in time, with the digits that find it on the axis: 222.5563 ms.
+function moment(nanos) {
+  if (nanos < 999.5) return duration(nanos);
+  const [size, unit, decimals] = [[1e9, 's', 6], [1e6, 'ms', 4], [1e3, 'µs', 2]].find(([each]) => nanos >= each * 0.9995);
+  return `${(nanos / size).toFixed(decimals)} ${unit}`;
+}
 function digits(value) {
   if (value >= 99.95) return Math.round(value).toLocaleString('en');
   return value >= 9.995 ? value.toFixed(1) : value.toFixed(2);
@@ -39,10 +45,14 @@ const plural = (number, word) => `${count(number)} ${word}${number === 1 ? '' : 
 
 // A C++ name as one says it: "(anonymous namespace)::a()::{lambda(int)#1}::operator()(int) const" is
 // a::lambda#1. Names of other kinds, as Go's and those that a program gives, stay as they are.
-const shortNames = new Map();
+const shortNames = new Map(), LONGEST_NAME = 160;
 function shortName(name) {
   let short = shortNames.get(name);
-  if (short === undefined) shortNames.set(name, short = withoutArguments(name) || name);
+  if (short === undefined) {
+    short = withoutArguments(name) || name;
+    if (short.length > LONGEST_NAME) short = `${short.slice(0, LONGEST_NAME)}…`;
+    shortNames.set(name, short);
+  }
   return short;
 }
 const OPERATOR = /operator(\(\)|\[\]|<=>|<<=?|>>=?|->\*?|&&|\|\||\+\+|--|[-<>=!+*/%^&|~,]=?| new| delete)/y;
@@ -91,6 +101,16 @@ function nextFrom(numbers, value, from) {
   return lowerBound(numbers, value, from, Math.min(from + step + 1, numbers.length));
 }
 
+// The first place of `list` where numbers[list[place]], which rise, is not below `value`.
+function firstFrom(list, numbers, value) {
+  let from = 0, to = list.length;
+  while (from < to) {
+    const middle = (from + to) >> 1;
+    if (numbers[list[middle]] < value) from = middle + 1; else to = middle;
+  }
+  return from;
+}
+
 // Colours come from the style sheet; a canvas needs them as numbers.
 function palette() {
   const style = getComputedStyle(document.documentElement);
@@ -102,7 +122,7 @@ function palette() {
   colours.states = STATE_NAMES.map(colour);
   colours.onState = STATE_NAMES.map(state => colour(`on-${state}`));  // what is written on them
   const channels = text => [0, 1, 2].map(i => parseInt(text.slice(1 + 2 * i, 3 + 2 * i), 16));
-  colours.numbers = {running: channels(colours.running), syscall: channels(colours.syscall)};
+  colours.numbers = STATE_NAMES.map(state => channels(colours[state]));
   // One function's goroutines differ from the next one's by a shade, never by the colour of a state.
   colours.shades = [0, 1, 2, 3, 4].map(i => mix(colours.running, '#0a3a3a', i * 0.09));
   return colours;
@@ -141,6 +161,7 @@ class Questions {
       this.total[spans.what[i]] += time;
     }
     this.shade = new Map();
+    this.sums = new Map();
   }
 
   name(g) { return shortName(this.fullName(g)); }
@@ -176,10 +197,28 @@ class Questions {
   }
   // What a goroutine did just after a span; -1: nothing.
   after(span) {
-    const list = this.spansOf(this.model.span.g[span]);
-    const place = list.indexOf(span);
-    return place >= 0 && place + 1 < list.length ? list[place + 1] : -1;
+    const {g, begin} = this.model.span, list = this.spansOf(g[span]);
+    let place = firstFrom(list, begin, begin[span]);
+    while (list[place] !== span) place++;  // some take no time
+    return place + 1 < list.length ? list[place + 1] : -1;
   }
+  // The spans of a goroutine in columns, with the time in each state before each of them: what it
+  // did between two of them is then one subtraction. Kept for as long as its row is there.
+  sumsOf(g) {
+    let sums = this.sums.get(g);
+    if (sums) return sums;
+    const list = this.spansOf(g), spans = this.model.span;
+    sums = {begin: new Float64Array(list.length), time: [0, 1, 2, 3].map(() => new Float64Array(list.length + 1))};
+    for (let i = 0; i < list.length; i++) {
+      const span = list[i];
+      sums.begin[i] = spans.begin[span];
+      for (let what = 0; what < 4; what++) sums.time[what][i + 1] = sums.time[what][i];
+      sums.time[spans.what[span]][i + 1] += spans.end[span] - spans.begin[span];
+    }
+    this.sums.set(g, sums);
+    return sums;
+  }
+  forgetSums(kept) { for (const g of this.sums.keys()) if (!kept.includes(g)) this.sums.delete(g); }
   reason(span) { return this.model.strings[this.model.span.reason[span]]; }
   describe(span) {
     const state = STATE_NAMES[this.model.span.what[span]];

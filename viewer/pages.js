@@ -34,14 +34,13 @@ function table(columns, rows, options = {}) {
     write();
   }});
   const heads = columns.map((column, i) => element('th', {
-    class: [column.value && 'sortable', column.number && 'num', column.wide && 'wide'].filter(Boolean).join(' '),
+    class: [column.number && 'num', column.wide && 'wide'].filter(Boolean).join(' '),
     scope: 'col',
-    click: column.value && (() => {
-      rising = sortBy === i ? !rising : !column.number;
-      sortBy = i;
-      write();
-    }),
-  }, column.text));
+  }, column.value ? element('button', {type: 'button', class: 'sort', click: () => {
+    rising = sortBy === i ? !rising : !column.number;
+    sortBy = i;
+    write();
+  }}, column.text) : column.text));
   const write = () => {
     const sorted = [...rows];
     if (sortBy !== undefined) {
@@ -69,6 +68,7 @@ function table(columns, rows, options = {}) {
 }
 
 const timeColumn = (text, value, wide) => ({text, number: true, value, wide, cell: row => duration(value(row))});
+const momentColumn = (text, value, wide) => ({text, number: true, value, wide, cell: row => moment(value(row))});
 const countColumn = (text, value, wide) => ({text, number: true, value, wide, cell: row => count(value(row))});
 
 function stackList(model, stack) {
@@ -85,6 +85,10 @@ function stackList(model, stack) {
 // All goroutines, by the function they began with.
 function goroutinesPage(model, questions, go) {
   const groups = questions.groups();
+  if (groups.length === 0) {
+    return [element('h2', {}, 'Goroutines'),
+            element('p', {class: 'empty'}, 'There is no goroutine in this trace.')];
+  }
   const sum = group => group.time.reduce((all, time) => all + time, 0);
   return [
     element('h2', {}, plural(model.g.id.length, 'goroutine')),
@@ -118,7 +122,7 @@ function groupPage(model, questions, go, name) {
       timeColumn('runnable', g => questions.time[RUNNABLE][g]),
       timeColumn('waiting', g => questions.time[WAITING][g], true),
       timeColumn('syscall', g => questions.time[SYSCALL][g], true),
-      timeColumn('began', g => Math.max(model.g.born[g], 0), true),
+      momentColumn('began', g => Math.max(model.g.born[g], 0), true),
     ], group.members, {sortBy: 2, pick: g => go.goroutine(g)}),
   ];
 }
@@ -152,7 +156,7 @@ function placesOf(model, waits) {
   return rows.slice(0, 8).map(row => element(
       'details', {class: 'card', style: 'margin-bottom:8px'},
       element('summary', {}, element('b', {}, duration(row.total)), ` in ${plural(row.times, 'wait')} `,
-              element('span', {class: 'mono soft'}, leafOf(model, row.key))),
+              element('span', {class: 'mono soft'}, [leafOf(model, row.key), callerOf(model, row.key)].filter(Boolean).join(' ← '))),
       stackList(model, row.key)));
 }
 
@@ -175,9 +179,9 @@ function goroutinePage(model, questions, go, g) {
     goroutineTitle(questions, g),
     element('div', {class: 'card'}, lifeOf(model, questions, go, g), stateWords(states)),
     facts([
-      ['began', born < 0 ? 'before the trace' : `at ${duration(born)}`,
+      ['began', born < 0 ? 'before the trace' : `at ${moment(born)}`,
        parent >= 0 && [', by ', goroutineLink(questions, go, parent)]],
-      ['ended', died < 0 ? 'not in this trace' : `at ${duration(died)}`],
+      ['ended', died < 0 ? 'not in this trace' : `at ${moment(died)}`],
       ['turns', count(spans.filter(span => model.span.what[span] === RUNNING).length)],
       ['waited to run', `${plural(latencies.length, 'time')}, at most ${duration(longest)}`],
     ]),
@@ -190,7 +194,7 @@ function goroutinePage(model, questions, go, g) {
     model.g.stack[g] > 0 && element('div', {class: 'card'}, stackList(model, model.g.stack[g])),
     element('h3', {}, 'What it did'),
     table([
-      timeColumn('at', span => model.span.begin[span]),
+      momentColumn('at', span => model.span.begin[span]),
       {text: 'what', className: 'name', cell: span => [dot(model.span.what[span]), questions.describe(span)]},
       timeColumn('for', span => model.span.end[span] - model.span.begin[span]),
       {text: 'where', wide: true, cell: span => place(model, span)},
@@ -217,6 +221,17 @@ function place(model, span) {
 function leafOf(model, stack) {
   const frames = model.stacks[stack] || [];
   return frames.length > 0 ? shortName(model.strings[model.frames[frames[0]].function]) : 'no stack';
+}
+
+// Who called what waits: the first function that is not of magpie or another library.
+const OF_LIBRARIES = /^(magpie|std|__gnu_cxx|boost)::|^(runtime|sync|syscall|net|os|io|time|internal)[./]|^_|^(syscall|read|write|poll|recv|send)$/;
+function callerOf(model, stack) {
+  const frames = (model.stacks[stack] || []).map(index => model.frames[index]);
+  const name = frame => shortName(model.strings[frame.function]);
+  const place = frames.findIndex(frame => !OF_LIBRARIES.test(name(frame)));
+  if (place <= 0) return '';
+  const {file, line} = frames[place], base = model.strings[file].split('/').pop();
+  return `${name(frames[place])}${base ? ` ${base}:${line}` : ''}`;
 }
 
 // From its first span to its last, which may be a small part of the trace.
@@ -279,9 +294,11 @@ function timePage(model, questions, go) {
   }).sort((a, b) => model.ps[a.p] - model.ps[b.p]);
   const busy = ps.reduce((sum, p) => sum + p.running, 0);
   const leaf = row => leafOf(model, row.key), site = row => leafOf(model, row.key.stack);
-  const leafColumn = {text: 'function', className: 'name mono', value: leaf, cell: leaf};
+  const below = (...parts) => element('div', {class: 'soft'}, parts.filter(Boolean).join(' · '));
+  const leafColumn = {text: 'function', className: 'name mono', value: leaf,
+                      cell: row => [leaf(row), below(callerOf(model, row.key))]};
   const siteColumn = {text: 'function', className: 'name mono', value: site,
-                      cell: row => [site(row), element('div', {class: 'soft'}, row.key.reason)]};
+                      cell: row => [site(row), below(row.key.reason, callerOf(model, row.key.stack))]};
   return [
     element('h2', {}, 'Where time goes'),
     cards([
@@ -358,7 +375,7 @@ function latencyPage(model, questions, go) {
       {text: 'function', className: 'name mono',
        cell: span => named(questions.name(spans.g[span]), questions.fullName(spans.g[span]))},
       timeColumn('waited', of),
-      timeColumn('at', span => spans.begin[span]),
+      momentColumn('at', span => spans.begin[span]),
       {text: 'made runnable by', wide: true, cell: span => cause(model, questions, span)},
     ], worst, {sortBy: 2, shown: 20, pick: span => go.span(span)}),
   ];
@@ -393,7 +410,7 @@ function notesPage(model, questions, go) {
     model.tasks.length > 0 && table([
       {text: 'task', className: 'name', value: task => text(task.name), cell: task => text(task.name)},
       {text: 'id', number: true, value: task => task.id, cell: task => String(task.id)},
-      timeColumn('began', task => task.begin),
+      momentColumn('began', task => task.begin),
       timeColumn('took', task => task.end - task.begin),
       {text: 'by', wide: true, cell: task => questions.title(task.g)},
     ], model.tasks, {sortBy: 3, shown: 20, pick: task => go.stretch(task.g, task.begin, task.end)}),
@@ -403,7 +420,7 @@ function notesPage(model, questions, go) {
     ], [...regions.values()], {sortBy: 2, shown: 20, pick: row => go.stretch(row.which.g, row.which.begin, row.which.end)}),
     model.logs.length > 0 && element('h3', {}, `Log (${plural(model.logs.length, 'line')})`),
     model.logs.length > 0 && table([
-      timeColumn('at', line => line.time),
+      momentColumn('at', line => line.time),
       {text: 'goroutine', cell: line => questions.title(line.g)},
       {text: 'category', wide: true, cell: line => model.strings[line.key]},
       {text: 'message', className: 'name', cell: line => model.strings[line.value]},

@@ -86,14 +86,19 @@ function traceReader() {
 
   // The file: header, generations, tables.
 
+  // What is wrong with a file is said in the words of src/observe/trace_file.cpp.
   function readVersion(bytes) {
-    if (bytes.length === 0) throw new TraceError(0, 'the file is empty');
-    const text = String.fromCharCode(...bytes.subarray(0, 16));
-    const match = /^go 1\.(\d\d) trace\0\0\0$/.exec(text);
-    if (!match) throw new TraceError(0, 'this is not a trace: it does not begin with "go 1.NN trace"');
-    const version = Number(match[1]);
+    const pattern = 'go 1.NN trace\0\0\0', text = String.fromCharCode(...bytes.subarray(0, pattern.length));
+    if (text === '') throw new TraceError(0, 'the file is empty');
+    for (let i = 0; i < text.length; i++) {
+      if (pattern[i] === 'N' ? text[i] < '0' || text[i] > '9' : text[i] !== pattern[i]) {
+        throw new TraceError(0, 'this is not a trace: it does not begin with "go 1.NN trace"');
+      }
+    }
+    if (text.length < pattern.length) throw new TraceError(text.length, 'the file ends in its header', true);
+    const version = Number(text.slice(5, 7));
     if (![22, 23, 25, 26].includes(version)) {
-      throw new TraceError(5, `version go 1.${version}; known are go 1.22, 1.23, 1.25 and 1.26`);
+      throw new TraceError(5, `the header says version go 1.${text.slice(5, 7)}; known are go 1.22, 1.23, 1.25 and 1.26`);
     }
     return version;
   }
@@ -119,7 +124,9 @@ function traceReader() {
         return null;
       }
       if (kind === 49 && this.version >= 23) {
-        from.at++;
+        if (from.at === this.bytes.length) throw new TraceError(began, 'the file ends in the head of a batch', true);
+        const experiment = this.bytes[from.at++];
+        if (experiment !== 1) throw new TraceError(began + 1, `unknown experiment ${experiment}`);
       } else if (kind !== 1) {
         throw new TraceError(began, `here should be a batch, but there is byte ${kind}`);
       }
@@ -128,15 +135,15 @@ function traceReader() {
         batch = {generation: from.number(), m: from.number(), time: from.number()};
         size = from.number();
       } catch (error) {
-        if (from.at <= this.bytes.length) throw error;
-        throw new TraceError(began, 'the file ends in the head of a batch', true);
+        if (from.at > this.bytes.length) throw new TraceError(began, 'the file ends in the head of a batch', true);
+        throw new TraceError(began, 'the head of a batch holds a number of more than 64 bits');
       }
       if (size > 65536) throw new TraceError(began, `a batch of ${size} bytes; the most is 65536`);
       if (from.at + size > this.bytes.length) {
         throw new TraceError(began, `a batch of ${size} bytes, of which ` +
                                     `${this.bytes.length - from.at} are there`, true);
       }
-      if (batch.generation === 0) throw new TraceError(began, 'a batch of generation 0');
+      if (batch.generation === 0) throw new TraceError(began, 'a batch of generation 0; they count from 1');
       batch.at = from.at;
       batch.end = from.at + size;
       batch.experimental = kind === 49;
@@ -160,7 +167,10 @@ function traceReader() {
         }
         if (generation.number === 0) {
           if (this.version < 26 && this.number !== 0 && batch.generation !== this.number + 1) {
-            throw new TraceError(here, `generation ${batch.generation} follows generation ${this.number}`);
+            throw new TraceError(began, `generation ${batch.generation} follows generation ${this.number}`);
+          }
+          if (batch.generation === this.number) {
+            throw new TraceError(began, `two generations with the number ${this.number}`);
           }
           generation.number = batch.generation;
         } else if (batch.generation !== generation.number) {
@@ -203,7 +213,7 @@ function traceReader() {
     takeStrings(generation, from) {
       const decoder = new TextDecoder();
       while (from.at < from.end) {
-        if (this.bytes[from.at++] !== 5) throw new TraceError(from.at - 1, 'not a string in a table of strings');
+        if (this.bytes[from.at++] !== 5) throw new TraceError(from.at - 1, 'something else than a string in a table of strings');
         const id = from.number(), size = from.number();
         if (size > 1024 || from.at + size > from.end) throw new TraceError(from.at, `a string of ${size} bytes`);
         generation.strings.set(id, decoder.decode(this.bytes.subarray(from.at, from.at + size)));
@@ -213,7 +223,7 @@ function traceReader() {
 
     takeStacks(generation, from) {
       while (from.at < from.end) {
-        if (this.bytes[from.at++] !== 3) throw new TraceError(from.at - 1, 'not a stack in a table of stacks');
+        if (this.bytes[from.at++] !== 3) throw new TraceError(from.at - 1, 'something else than a stack in a table of stacks');
         const id = from.number(), count = from.number();
         if (count > 128) throw new TraceError(from.at, `a stack of ${count} frames; the most is 128`);
         const frames = [];
@@ -814,7 +824,7 @@ function traceReader() {
       g.generation = this.number;
       let m = cursor.m;
       if (what === SYSCALL && thread !== m.id) m = this.machine(thread);
-      if (what === RUNNING || what === SYSCALL) m.g = g;
+      if ((what === RUNNING || what === SYSCALL) && m !== this.nobody) m.g = g;
       if (cursor.kind === 48) this.nameG(g, this.stack(cursor, stack));
       if (g.status < 0) {
         this.change(g, what, 0, m, 0, cursor.kind === 48 ? this.stack(cursor, stack) : 0);

@@ -97,10 +97,12 @@ class Timeline {
   pin(g) {
     if (this.pinned.includes(g)) return;
     this.pinned = [g, ...this.pinned].slice(0, 6);
+    this.questions.forgetSums(this.pinned);
     this.layOut();
   }
   unpin(g) {
     this.pinned = this.pinned.filter(each => each !== g);
+    this.questions.forgetSums(this.pinned);
     this.layOut();
     this.draw();
   }
@@ -167,6 +169,24 @@ class Timeline {
     const p = this.model.span.p[span];
     if (p >= 0) return this.rowOfP.get(p);
     return this.rows.findIndex(row => row.kind === 'g' && row.g === this.model.span.g[span]);
+  }
+
+  // For those who have no mouse: a bar to begin with, and the one before or after it in its row.
+  firstInView() {
+    for (const p of this.pOrder) {
+      const {begin, end, index} = this.model.pRows[p];
+      let place = Math.max(lowerBound(begin, this.view.from) - 1, 0);
+      if (end[place] <= this.view.from) place++;
+      if (place < index.length && begin[place] < this.view.to) return index[place];
+    }
+    return -1;
+  }
+  besides(span, step) {
+    const {p, m, begin} = this.model.span;
+    const row = p[span] >= 0 ? this.model.pRows[p[span]] : m[span] >= 0 ? this.model.mRows[m[span]] : null;
+    if (!row) return -1;
+    const place = row.index.indexOf(span, lowerBound(row.begin, begin[span])) + step;
+    return place >= 0 && place < row.index.length ? row.index[place] : -1;
   }
 
   animate() {
@@ -420,25 +440,28 @@ class Timeline {
   }
   // The busier, the stronger; the more of it in calls, the bluer. (Bytes are red, green, blue, alpha.)
   shadeOfPoint(share, calls) {
-    const {running, syscall} = this.colours.numbers;
-    const channel = i => Math.round(running[i] * (1 - calls) + syscall[i] * calls);
-    return (Math.round(255 * (0.15 + 0.85 * share)) << 24 | channel(2) << 16 | channel(1) << 8 | channel(0)) >>> 0;
+    return this.mixture(share, [share * (1 - calls), 0, 0, share * calls]);
+  }
+  // The colours of states, by how much there is of each.
+  mixture(share, parts) {
+    const numbers = this.colours.numbers, all = parts[RUNNING] + parts[RUNNABLE] + parts[SYSCALL] || 1;
+    const channel = i => Math.round((numbers[RUNNING][i] * parts[RUNNING] + numbers[RUNNABLE][i] * parts[RUNNABLE] +
+                                     numbers[SYSCALL][i] * parts[SYSCALL]) / all);
+    return (Math.round(255 * (0.15 + 0.85 * Math.min(share, 1))) << 24 | channel(2) << 16 | channel(1) << 8 | channel(0)) >>> 0;
   }
 
   drawGoroutine({g, depth, height: whole}, y) {
     const height = whole - depth * REGION_HEIGHT;
     const {model, context, colours, view} = this, spans = model.span, list = this.questions.spansOf(g);
-    const right = this.gutter + this.width;
-    let low = 0, high = list.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (spans.end[list[middle]] < view.from) low = middle + 1; else high = middle;
-    }
-    let drawnTo = this.gutter;
-    for (let i = low; i < list.length && spans.begin[list[i]] < view.to; i++) {
+    const left = this.gutter, right = left + this.width, scale = this.width / (view.to - view.from);
+    const sums = this.questions.sumsOf(g), strip = this.emptyStrip();
+    for (let i = firstFrom(list, spans.end, view.from); i < list.length && spans.begin[list[i]] < view.to; i++) {
       const span = list[i];
-      const from = Math.max(this.x(spans.begin[span]), drawnTo), to = Math.min(this.x(spans.end[span]), right);
-      if (to - from < 0.4 && i + 1 < list.length) continue;
+      const from = Math.max(this.x(spans.begin[span]), left), to = Math.min(this.x(spans.end[span]), right);
+      if ((spans.end[span] - spans.begin[span]) * scale < 1.5) {
+        i = this.pointOfMany(strip, sums, i, from, scale) - 1;
+        continue;
+      }
       const what = spans.what[span], thin = what === WAITING;
       context.fillStyle = colours.states[what];
       const top = y + (thin ? height / 2 - 2 : 4), tall = thin ? 4 : height - 9;
@@ -455,9 +478,27 @@ class Timeline {
         context.textAlign = 'center';
         context.fillText(text, middle, y + height / 2);
       }
-      drawnTo = to;
+    }
+    if (strip.used) this.drawStrip(strip, y + 4, height - 9);
+    const selected = this.selected;
+    if (selected >= 0 && spans.g[selected] === g && (spans.end[selected] - spans.begin[selected]) * scale < 1.5) {
+      this.outline(this.x(spans.begin[selected]), y + 3, 2, height - 7);
     }
     this.drawRegions(g, y + height);
+  }
+  // Of a goroutine: everything that begins within one point of the screen, from the span at `i` on.
+  // Returns where to go on.
+  pointOfMany(strip, sums, i, x, scale) {
+    const left = this.gutter, begin = sums.begin;
+    const point = Math.floor(x), nextTime = this.view.from + (point + 1 - left) / scale;
+    let next = Math.max(nextFrom(begin, nextTime, i), i + 1);
+    const last = next < begin.length ? begin[next] : Infinity;
+    if (next - 1 > i && (last - begin[next - 1]) * scale >= 1.5) next--;
+    const parts = sums.time.map(time => (time[next] - time[i]) * scale);
+    const share = parts[RUNNING] + parts[RUNNABLE] + parts[SYSCALL];
+    strip.points[point - left] = share > 0 ? this.mixture(share, parts) : 0;
+    strip.used = true;
+    return next;
   }
   // What the goroutine called its work, below it.
   drawRegions(g, y) {
@@ -535,10 +576,10 @@ class Timeline {
   related(selected) {
     const spans = this.model.span, list = [selected];
     if (spans.what[selected] !== RUNNING) return list;
-    for (const woken of this.questions.wokenBy(spans.g[selected])) {
-      if (spans.begin[woken] < spans.begin[selected]) continue;
-      if (spans.begin[woken] > spans.end[selected] || list.length > MOST_ARROWS) break;
-      const turn = this.questions.after(woken);
+    const woken = this.questions.wokenBy(spans.g[selected]);
+    for (let i = firstFrom(woken, spans.begin, spans.begin[selected]); i < woken.length; i++) {
+      if (spans.begin[woken[i]] > spans.end[selected] || list.length > MOST_ARROWS) break;
+      const turn = this.questions.after(woken[i]);
       if (turn >= 0) list.push(turn);
     }
     return list;

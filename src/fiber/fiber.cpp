@@ -4,6 +4,14 @@
 
 #include "base/check.h"
 
+#if defined(_LIBCPPABI_VERSION)
+// It is there, but libc++abi's header does not say so.
+namespace __cxxabiv1 {
+struct __cxa_eh_globals;
+extern "C" __cxa_eh_globals* __cxa_get_globals() noexcept;
+}  // namespace __cxxabiv1
+#endif
+
 namespace magpie::rt {
 
 extern "C" {

@@ -2,6 +2,7 @@
 
 #include "observe/trace_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 
@@ -89,19 +90,20 @@ bool trace_file::fail_missing(std::size_t offset, std::string what) {
 }
 
 bool trace_file::read_header() {
-  constexpr std::string_view k_before = "go 1.";
-  constexpr std::string_view k_after{" trace\0\0\0", 9};
+  constexpr std::string_view k_pattern{"go 1.NN trace\0\0\0", trace::k_header_size};
   const std::string_view text(reinterpret_cast<const char*>(bytes_.data()),
                               std::min(bytes_.size(), trace::k_header_size));
   if (text.empty()) return fail(0, "the file is empty");
-  if (!text.starts_with(k_before.substr(0, text.size()))) return fail(0, "this is not a trace");
-  if (text.size() < trace::k_header_size)
-    return fail_cut(text.size(), "the file ends in its header");
-  const std::string_view digits = text.substr(k_before.size(), 2);
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (!is_digit(digits[0]) || !is_digit(digits[1]) || text.substr(7) != k_after) {
-    return fail(0, "this is not a trace");
+  const auto fits = [](char c, char wanted) {
+    return wanted == 'N' ? c >= '0' && c <= '9' : c == wanted;
+  };
+  if (!std::equal(text.begin(), text.end(), k_pattern.begin(), fits)) {
+    return fail(0, "this is not a trace: it does not begin with \"go 1.NN trace\"");
   }
+  if (text.size() < trace::k_header_size) {
+    return fail_cut(text.size(), "the file ends in its header");
+  }
+  const std::string_view digits = text.substr(k_pattern.find('N'), 2);
   const int minor = (digits[0] - '0') * 10 + (digits[1] - '0');
   if (minor != 22 && minor != 23 && minor != 25 && minor != 26) {
     return fail(5, "the header says version go 1." + std::string(digits) +

@@ -41,7 +41,7 @@ void span_builder::change(std::uint64_t g, activity what, const trace_event& eve
                           std::string_view reason) {
   goroutine& of = gs_[g];
   end_span(g, of, false);
-  if (of.what == activity::syscall && of.p != k_nobody) in_call_.erase(of.p);
+  call_ended(g, of);
   of.known = true;
   of.what = what;
   of.since = event.time;
@@ -57,8 +57,15 @@ void span_builder::change(std::uint64_t g, activity what, const trace_event& eve
 void span_builder::gone(std::uint64_t g) {
   goroutine& of = gs_[g];
   end_span(g, of, false);
-  if (of.what == activity::syscall && of.p != k_nobody) in_call_.erase(of.p);
+  call_ended(g, of);
   gs_.erase(g);
+}
+
+// A goroutine that has lost its P is in no call on that any more, but another one may be.
+void span_builder::call_ended(std::uint64_t g, const goroutine& of) {
+  if (of.what != activity::syscall) return;
+  const auto caller = in_call_.find(of.p);
+  if (caller != in_call_.end() && caller->second == g) in_call_.erase(caller);
 }
 
 void span_builder::p_taken(std::uint64_t p, std::uint64_t m) {

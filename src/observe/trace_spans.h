@@ -92,6 +92,7 @@ class span_builder {
   void end_span(std::uint64_t g, goroutine& of, bool open);
   void listed(const trace_event& event);
   void gone(std::uint64_t g);
+  void call_ended(std::uint64_t g, const goroutine& of);
   void p_taken(std::uint64_t p, std::uint64_t m);
   void p_left(std::uint64_t p);
   void name(std::uint64_t g, std::uint64_t stack);

@@ -117,7 +117,7 @@ scheduler::runners_seen scheduler::look_at_runners(os::nanos now) {
     seen.view = runner_view::somebody_waits;
     seen.next = std::min(seen.next, now + k_later);
   }
-  seen.next = std::min(seen.next, now + settings.time_slice.count());
+  seen.next = std::min<os::nanos>(seen.next, now + settings.time_slice.count());
   return seen;
 }
 

@@ -1,12 +1,15 @@
 #include <magpie/debug.h>
+#include <magpie/errors.h>
 #include <magpie/go.h>
 #include <magpie/testing.h>
 #include <magpie/time.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/print.h"
@@ -21,6 +24,11 @@ std::string describe(const debug::goroutine_info& g) {
   for (const std::string& frame : g.stack) text += "  " + frame + '\n';
   if (!g.spawn_site.empty()) text += "created by " + g.spawn_site + '\n';
   return text;
+}
+
+bool is_named(const debug::goroutine_info& g, std::string_view name) {
+  if (!name.ends_with('*')) return g.name == name;
+  return g.name.starts_with(name.substr(0, name.size() - 1));
 }
 
 // Who is left; equal ones together, as in a dump.
@@ -86,6 +94,30 @@ leak_check::~leak_check() {
   std::abort();
 }
 
+leak_check& leak_check::ignore_named(std::string_view name) {
+  names_.emplace_back(name);
+  return *this;
+}
+
+leak_check& leak_check::ignore_spawned_by(std::string_view part) {
+  if (part.empty()) throw misuse("leak_check: every place of spawning has an empty text in it");
+  spawn_sites_.emplace_back(part);
+  return *this;
+}
+
+leak_check& leak_check::ignore_present() {
+  before_ = present();
+  return *this;
+}
+
+bool leak_check::ignored(const debug::goroutine_info& g) const {
+  return std::any_of(names_.begin(), names_.end(),
+                     [&](const std::string& name) { return is_named(g, name); }) ||
+         std::any_of(spawn_sites_.begin(), spawn_sites_.end(), [&](const std::string& part) {
+           return g.spawn_site.find(part) != std::string::npos;
+         });
+}
+
 std::string leak_check::leaks(duration patience) {
   armed_ = false;
   const time_point end = detail::deadline_after(clock::now(), patience);
@@ -95,6 +127,7 @@ std::string leak_check::leaks(duration patience) {
     for (const auto& g : debug::goroutines()) {
       const auto known = before.find({g.id, g.spawn_site});
       if (known != before.end() && known->second-- > 0) continue;
+      if (ignored(g)) continue;
       left.add(g);
     }
     const std::string text = left.text();

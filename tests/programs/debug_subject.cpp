@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 
 #include <magpie/magpie.h>
@@ -17,7 +18,8 @@ int main(int count, char** words) {
     channel<unit> over;
     static mutex wanted;  // some want it to the end
     wanted.lock();
-    for (int i = 0; i < 50; ++i) go({.name = "receiver"}, [=] { over.receive(); });
+    const int receivers = count > 2 ? std::atoi(words[2]) : 50;
+    for (int i = 0; i < receivers; ++i) go({.name = "receiver"}, [=] { over.receive(); });
     for (int i = 0; i < 7; ++i) {
       go([] {
         wanted.lock();

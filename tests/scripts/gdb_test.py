@@ -15,6 +15,7 @@ import unittest
 
 PROGRAM = os.path.abspath(sys.argv[1])
 GDB = shutil.which("gdb")
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "gdb", "magpie-gdb.py")
 
 
 def gdb(*commands, core=None, trusted=True):
@@ -171,6 +172,48 @@ class OnACoreFile(OfGoroutines, unittest.TestCase):
                 raise unittest.SkipTest("the kernel puts core files elsewhere (core_pattern)")
             core = os.path.join(folder, cores[0])
             cls.subject = Subject(gdb("echo == begin\\n", *Subject.ASK, core=core).split("== begin\n")[1])
+
+
+class Libraries(unittest.TestCase):
+    """Strings and atomics look different in each standard library."""
+
+    SOURCE = """
+        #include <atomic>
+        #include <string>
+        std::string g_empty, g_short = "reader", g_long = "a name that does not fit into the object itself";
+        std::string g_odd = "gr\\303\\274n\\377";
+        std::atomic<int> g_number{7};
+        std::atomic<bool> g_flag{true};
+        std::atomic<int*> g_pointer{(int*)16};
+        int main() { return g_number.load() - 7 + (g_flag ? 0 : 1) + (g_pointer ? 0 : 1) + (int)g_empty.size(); }
+    """
+
+    def check(self, *compiler):
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "program")
+            if not shutil.which(compiler[0]):
+                self.skipTest(compiler[0] + " is not installed")
+            made = subprocess.run([*compiler, "-g", "-O0", "-fstandalone-debug" if compiler[0] == "clang++" else "-g",
+                                   "-x", "c++", "-", "-o", program], input=self.SOURCE, capture_output=True, text=True)
+            if made.returncode != 0:
+                self.skipTest("nothing can be built with " + " ".join(compiler))
+            asked = ["text_of", "text_of", "text_of", "text_of", "atomic", "atomic", "atomic"]
+            names = ["g_empty", "g_short", "g_long", "g_odd", "g_number", "g_flag", "g_pointer"]
+            words = [GDB, "-batch", "-nx", "-iex", "set debuginfod enabled off", "-ex", "source " + SCRIPT, "-ex", "break main",
+                     "-ex", "run"]
+            for function, name in zip(asked, names):
+                words += ["-ex", f"python print('{name} is', ascii(str({function}(gdb.parse_and_eval('{name}')))))"]
+            done = subprocess.run([*words, program], capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL)
+        said = dict(re.findall(r"^(g_\w+) is '(.*)'$", done.stdout, re.M))
+        self.assertEqual(said, {"g_empty": "", "g_short": "reader", "g_long": "a name that does not fit into the object itself",
+                                "g_odd": r"gr\xfcn\ufffd", "g_number": "7", "g_flag": "true", "g_pointer": "0x10"},
+                         done.stdout + done.stderr)
+
+    def test_libstdcxx(self):
+        self.check("g++")
+
+    def test_libcxx(self):
+        self.check("clang++", "-stdlib=libc++")
 
 
 class Mistakes(unittest.TestCase):

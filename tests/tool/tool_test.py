@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The command line tool, as its users meet it.
 
-    tool_test.py MAGPIE DATA_FOLDER DUMP_PROGRAM
+    tool_test.py MAGPIE DATA_FOLDER DUMP_PROGRAM MAKE_TRACE
 """
 
 import base64
@@ -10,15 +10,19 @@ import json
 import os
 import pathlib
 import re
+import resource
+import signal
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import urllib.error
 import urllib.request
 
-MAGPIE, DATA, DUMP = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3]
+MAGPIE, DATA, DUMP, MAKE_TRACE = sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3], sys.argv[4]
 
 
 def magpie(*words):
@@ -57,6 +61,74 @@ def fields(message):
     return result
 
 
+def chrome_bars(text):
+    """Of each row ("P 0", "Thread 7"): (begin, end, state, goroutine) in nanoseconds, in order; and the arrows,
+    as pairs of (row, time)."""
+    events = json.loads(text)["traceEvents"]
+    kinds = {0: "P", 1: "Thread"}
+    nanos = lambda micros: round(micros * 1000)
+    rows, ends = {}, {}
+    for event in events:
+        if event["ph"] in "be":
+            continue  # of chrome_notes
+        row = f"{kinds[event['pid']]} {event.get('tid')}"
+        if event["ph"] == "X":
+            begin = nanos(event["ts"])
+            rows.setdefault(row, []).append((begin, begin + nanos(event["dur"]), event["args"]["state"], event["args"]["g"]))
+        elif event["ph"] in "sf":
+            ends.setdefault(event["id"], {})[event["ph"]] = (row, nanos(event["ts"]))
+        else:
+            assert event["ph"] in "Mi", event
+    return {row: sorted(bars) for row, bars in rows.items()}, [(each["s"], each["f"]) for each in ends.values() if "f" in each]
+
+
+def chrome_notes(text):
+    """Tasks and regions: (kind, id, name, begin, end)."""
+    found, open_ = [], {}
+    for event in json.loads(text)["traceEvents"]:
+        key, time = event.get("id"), round(event.get("ts", 0) * 1000)
+        if event["ph"] == "b":
+            open_.setdefault(key, []).append((event["name"], time))
+        if event["ph"] == "e":
+            name, begin = open_[key].pop()
+            assert name == event["name"], "they lie within one another"
+            found.append((*key.split(), name, begin, time))
+    assert not any(open_.values())
+    return sorted(found)
+
+
+def perfetto_bars(data):
+    """The same, with the rows of goroutines ("G7 main.work")."""
+    tracks, packets, flows = {}, [], {}
+    for number, packet in fields(data):
+        assert number == 1
+        packet = dict(fields(packet))
+        assert packet[10] == 1  # one sequence
+        if 60 in packet:
+            descriptor = dict(fields(packet[60]))
+            assert descriptor[1] not in tracks, "a track is described once"
+            assert 5 not in descriptor or descriptor[5] in tracks, "parents come first"
+            tracks[descriptor[1]] = descriptor[2].decode()
+        if 11 in packet:
+            event = dict(fields(packet[11]))
+            notes = {dict(fields(value))[10].decode(): dict(fields(value)) for number, value in fields(packet[11]) if number == 4}
+            assert packet[58] == 6 and event[11] in tracks
+            packets.append((packet[8], len(packets), tracks[event[11]], event, notes))
+    rows, open_ = {}, {}
+    for time, _, row, event, notes in sorted(packets, key=lambda each: each[:2]):
+        if event[9] == 1:
+            assert not open_.get(row) or row.startswith("regions"), f"{row}: bars overlap at {time}"
+            open_.setdefault(row, []).append((time, event[23].decode(), notes.get("g", {3: 0})[3]))
+        if event[9] == 2:
+            begin, name, g = open_[row].pop()
+            rows.setdefault(row, []).append((begin, time, name, g))
+        for field, end in ((47, "s"), (48, "f")):
+            if field in event:
+                flows.setdefault(event[field], {})[end] = (row, time)
+    assert not any(open_.values()), open_
+    return rows, [(each["s"], each["f"]) for each in flows.values() if "f" in each]
+
+
 class Tool(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(prefix="magpie_tool_")
@@ -81,6 +153,21 @@ class Tool(unittest.TestCase):
         self.assertEqual(end.returncode, 1)
         self.assertIn("this is not a trace", end.stderr)
 
+    def test_what_is_wrong_with_a_file_is_one_line(self):
+        file = self.path / "some.trace"
+        whole = (DATA / "go_spin.trace").read_bytes()
+        for content, said in [
+                (b"", "the file is empty"),
+                (b"hello", 'this is not a trace: it does not begin with "go 1.NN trace"'),
+                (whole[:11], "the end is missing: the file is cut at byte 11, as when a process is killed while it "
+                 "writes (the file ends in its header); before that, no good events"),
+                (whole[:16] + b"w" + whole[17:],
+                 "broken at byte 16: here should be a batch, but there is byte 119; before that, no good events")]:
+            file.write_bytes(content)
+            for command in (["check"], ["summary"], ["view"], ["html"], ["convert", "--to", "chrome"]):
+                end = magpie("trace", *command, file)
+                self.assertEqual((end.returncode, end.stderr), (1, f"{file}: {said}\n"))
+
     def test_a_trace_with_nothing_in_it_is_said_to_be_one(self):
         empty = self.path / "empty.trace"
         empty.write_bytes(b"go 1.23 trace\0\0\0")
@@ -92,18 +179,61 @@ class Tool(unittest.TestCase):
     def test_commands_that_make_no_sense_are_refused_with_a_word(self):
         trace = DATA / "go_exec.trace"
         for words, said in [
-                ([], None), (["nonsense"], "no command"), (["trace"], "what about it"),
+                ([], None), (["nonsense"], "no command"), (["trace"], "check, summary"),
                 (["trace", "nonsense"], "no command"), (["trace", "check"], "which file"),
                 (["trace", "check", trace, trace], "one file"), (["trace", "check", "--loud", trace], "unknown option"),
-                (["trace", "convert", trace], "--to"), (["trace", "convert", "--to", "svg", trace], "--to"),
+                (["trace", "convert", trace], "--to"), (["trace", "convert", "--to", "svg", trace], "no --to svg"),
+                (["trace", "check", "-o", "x", trace], "unknown option -o"), (["trace", "summary", "--port", "1", trace], "--port"),
+                (["trace", "view", "--to", "html", trace], "unknown option --to"), (["dump"], "one PID"),
+                (["dump", "init"], "not the number"), (["dump", "-1"], "not the number"), (["dump", "1", "2"], "one PID"),
+                (["top"], "which address"), (["top", "nowhere"], "neither"), (["top", "--loud", "a:1"], "unknown option"),
                 (["trace", "convert", trace, "-o"], "needs a value"),
                 (["trace", "view", "--port", "70000", trace], "not a port")]:
             end = magpie(*words)
             self.assertEqual(end.returncode, 2, words)
+            self.assertEqual(end.stdout, "")
             if said:
                 self.assertIn(said, end.stderr)
-        self.assertEqual(magpie("trace", "check", self.path / "nothing").returncode, 1)
-        self.assertEqual(magpie("--help").returncode, 0)
+                self.assertEqual(end.stderr.count("\n"), 1)
+
+    def test_every_command_has_help(self):
+        everything = magpie("--help")
+        self.assertEqual((everything.returncode, everything.stderr), (0, ""))
+        for words, has, has_not in [
+                (["trace", "check", "--help"], "magpie trace check", "summary"),
+                (["trace", "view", "some.trace", "-h"], "--no-browser", "magpie top"),
+                (["help", "trace"], "magpie trace convert", "magpie dump"), (["trace", "--help"], "magpie trace html", "PID"),
+                (["dump", "--help"], "magpie dump PID", "trace"), (["top", "--help"], "--interval", "trace"),
+                (["help"], "magpie top", "nothing"), (["help", "nonsense"], "magpie top", "nothing")]:
+            end = magpie(*words)
+            self.assertEqual((end.returncode, end.stderr), (0, ""), words)
+            self.assertIn(has, end.stdout)
+            self.assertNotIn(has_not, end.stdout)
+            for line in end.stdout.splitlines():
+                self.assertIn(line, everything.stdout)
+
+    def test_files_that_cannot_be_read_or_written_are_named_with_the_reason(self):
+        trace, missing = DATA / "go_exec.trace", self.path / "nothing"
+        copy = self.path / "copy.trace"
+        copy.write_bytes(trace.read_bytes())
+        convert = ["convert", "--to", "chrome"]
+        said = {}
+        for command in (["check"], ["summary"], ["view"], ["html"], convert):
+            for file in (missing, self.path):
+                said[(*command, file)] = magpie("trace", *command, file)
+        for out in (self.path / "no" / "folder", self.path, "/dev/full"):
+            said["html", out] = magpie("trace", "html", trace, "-o", out)
+            said["convert", out] = magpie("trace", *convert, trace, "-o", out)
+        said["over itself"] = magpie("trace", *convert, copy, "-o", copy)
+        for words, end in said.items():
+            self.assertEqual((end.returncode, end.stdout), (1, ""), words)
+            self.assertRegex(end.stderr, r"^magpie: [^\n]*\n$", words)
+        self.assertEqual(said["check", missing].stderr, f"magpie: cannot open {missing}: No such file or directory\n")
+        self.assertEqual(said["check", self.path].stderr, f"magpie: {self.path} is a directory\n")
+        self.assertIn("is the trace itself", said["over itself"].stderr)
+        self.assertEqual(copy.read_bytes(), trace.read_bytes())
+
+    def test_says_its_version(self):
         self.assertRegex(magpie("--version").stdout, r"^magpie \d+\.\d+\.\d+\n$")
 
     def test_summary_has_the_numbers(self):
@@ -187,6 +317,73 @@ class Tool(unittest.TestCase):
         self.assertTrue({"Ps", "Threads", "Goroutines", "P 0"} <= set(tracks.values()))
         self.assertEqual(set(depth.values()), {0})
         self.assertTrue(any("main.syscalls.func1" in name for name in names), names)
+
+    # Three programs count the same.
+    def test_sums_of_both_formats_are_those_of_the_summary(self):
+        for trace in sorted(DATA.glob("*.trace")):
+            with self.subTest(trace.name):
+                self.check_sums(trace)
+        made = self.path / "made.trace"
+        for seed in range(1, 9):
+            subprocess.run([MAKE_TRACE, str(made), "10000", str(2 + seed), str(1 + seed % 4), "100", str(seed)], check=True)
+            with self.subTest(seed=seed):
+                self.check_sums(made)
+
+    def check_sums(self, trace):
+        chrome, arrows = chrome_bars(magpie("trace", "convert", "--to", "chrome", trace, "-o", "-").stdout)
+        data = subprocess.run([MAGPIE, "trace", "convert", "--to", "perfetto", str(trace), "-o", "-"],
+                              capture_output=True, timeout=100).stdout
+        perfetto, flows = perfetto_bars(data)
+        summary = magpie("trace", "summary", trace).stdout
+
+        # Bars of one row follow one another, and are the same in both but for where time begins.
+        self.assertEqual(chrome.keys(), {row for row in perfetto if row.startswith(("P ", "Thread "))})
+        zero = {perfetto[row][0][0] - chrome[row][0][0] for row in chrome}
+        self.assertEqual(len(zero), 1)
+        zero = zero.pop()
+        for row, bars in chrome.items():
+            for before, after in zip(bars, bars[1:]):
+                self.assertLessEqual(before[1], after[0], row)
+            self.assertEqual([(begin + zero, end + zero, g) for begin, end, _, g in bars],
+                             [(begin, end, g) for begin, end, _, g in perfetto[row]])
+
+        # What a P ran, and what all goroutines did.
+        whole = self.nanos(re.match(r"([\d.e+]+)(\w+) of time", summary))
+        for p, running, calls in re.findall(r"^  (P \d+) +[\d.]+% +([\d.]+)% +([\d.]+)%", summary, re.MULTILINE):
+            for state, share in (("running", running), ("syscall", calls)):
+                time = sum(end - begin for begin, end, what, _ in chrome.get(p, []) if what == state)
+                self.assertAlmostEqual(100 * time / whole, float(share), delta=0.06 + 0.6 * float(share) / 100, msg=f"{p} {state}")
+        goroutines = [bar for row, bars in perfetto.items() if row.startswith("G") for bar in bars]
+        for state in ("running", "runnable", "waiting", "syscall"):
+            time = sum(end - begin for begin, end, what, _ in goroutines if what.startswith(state))
+            said = self.nanos(re.search(rf"^  {state} +([\d.e+]+)(ns|us|ms|s) ", summary, re.MULTILINE))
+            self.assertAlmostEqual(time, said, delta=said * 0.006, msg=state)
+
+        # Arrows go forward in time, to where a turn begins; they are the same ones.
+        self.assertEqual(sorted(((a, t + zero), (b, u + zero)) for (a, t), (b, u) in arrows), sorted(flows))
+        turns = {(row, begin) for row, bars in chrome.items() for begin, _, what, _ in bars if what == "running"}
+        for (_, woken), end in arrows:
+            self.assertLess(woken, end[1])
+            self.assertIn(end, turns)
+
+        # So are tasks and regions.
+        notes = chrome_notes(magpie("trace", "convert", "--to", "chrome", trace, "-o", "-").stdout)
+        theirs = [(row.split()[0].replace("regions", "region"), row.split()[-1].lstrip("G"), name, begin - zero, end - zero)
+                  for row, bars in perfetto.items() if row.startswith(("task ", "regions of ")) for begin, end, name, _ in bars]
+        self.assertEqual(notes, sorted(theirs))
+
+    def test_tasks_and_regions_are_converted(self):
+        text = magpie("trace", "convert", "--to", "chrome", DATA / "go_annotated.trace", "-o", "-").stdout
+        notes = chrome_notes(text)
+        self.assertTrue({("task", "request batch"), ("region", "parse"), ("region", "inner")} <=
+                        {(kind, name) for kind, _, name, _, _ in notes}, notes)
+        for kind, id_, name, begin, end in notes:
+            if name == "inner":  # lies in a "parse" of the same goroutine
+                self.assertTrue(any(each[:3] == (kind, id_, "parse") and each[3] < begin and end < each[4] for each in notes))
+
+    @staticmethod
+    def nanos(match):
+        return float(match.group(1)) * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[match.group(2)]
 
     def test_a_page_carries_its_trace(self):
         trace = DATA / "go_locks.trace"
@@ -275,6 +472,24 @@ class Tool(unittest.TestCase):
             finally:
                 server.terminate()
 
+    def test_view_out_of_descriptors_waits_for_some(self):
+        few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
+        with subprocess.Popen([MAGPIE, "trace", "view", "--no-browser", str(DATA / "go_exec.trace")],
+                              stdout=subprocess.PIPE, text=True, preexec_fn=few) as server:
+            try:
+                address = re.search(r"http://127\.0\.0\.1:(\d+)/\S+", server.stdout.readline())
+                silent = [socket.create_connection(("127.0.0.1", int(address.group(1)))) for _ in range(12)]
+                used = lambda: sum(map(int, pathlib.Path(f"/proc/{server.pid}/stat").read_text().split(")")[1].split()[11:13]))
+                before = used()
+                time.sleep(0.5)
+                self.assertIsNone(server.poll())
+                self.assertLess(used() - before, 25)  # of 50 hundredths
+                for each in silent:
+                    each.close()
+                self.assertIn(b'data-path="trace"', urllib.request.urlopen(address.group(), timeout=60).read())
+            finally:
+                server.terminate()
+
 
 class Dump(unittest.TestCase):
     def test_shows_the_goroutines_of_a_process_that_goes_on(self):
@@ -320,9 +535,24 @@ class Dump(unittest.TestCase):
             finally:
                 other.kill()
 
+    def test_says_who_cannot_be_asked(self):
+        ignored = lambda: signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+        said = {"ignores SIGQUIT": {"preexec_fn": ignored}}
+        if os.geteuid() == 0:
+            said["is of another user"] = {"user": 65534, "group": 65534, "extra_groups": []}
+        for text, how in said.items():
+            with subprocess.Popen([DUMP, "wait"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                  **how) as program:
+                try:
+                    self.assertEqual(program.stdout.readline(), "ready\n")
+                    done = magpie("dump", program.pid)
+                    self.assertEqual(done.returncode, 1)
+                    self.assertIn(text, done.stderr)
+                    self.assertIsNone(program.poll())
+                finally:
+                    program.kill()
+
     def test_wants_a_process(self):
-        self.assertEqual(magpie("dump").returncode, 2)
-        self.assertEqual(magpie("dump", "init").returncode, 2)
         self.assertIn("no process", magpie("dump", "999999999").stderr)
 
 

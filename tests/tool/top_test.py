@@ -29,8 +29,8 @@ def magpie(*words):
 class Subject:
     """The program, until the end of the block."""
 
-    def __init__(self, address="127.0.0.1:0"):
-        self.process = subprocess.Popen([PROGRAM, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, address="127.0.0.1:0", *words):
+        self.process = subprocess.Popen([PROGRAM, address, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.address = self.process.stdout.readline().strip()
 
     def __enter__(self):
@@ -80,6 +80,15 @@ class Once(unittest.TestCase):
             gone = magpie("top", subject.address, "--goroutine", "99999999")
             self.assertEqual(gone.returncode, 1)
             self.assertIn("There is no goroutine 99999999", gone.stderr)
+
+
+class Many(unittest.TestCase):
+    def test_a_hundred_thousand_goroutines(self):
+        with Subject("127.0.0.1:0", "100000") as subject:
+            done = magpie("top", subject.address, "--once", "--interval", "0.05")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r'(?m)^ +100k  chan receive .*  "receiver" ')
+        self.assertRegex(done.stdout, r"(?m)^goroutines 100k: ")
 
 
 class Mistakes(unittest.TestCase):
@@ -207,6 +216,49 @@ class InATerminal(unittest.TestCase):
         self.assertTrue(lines[4].endswith("polls") and lines[5].endswith("timers"), lines)
         self.type("s")
         self.expect(r"s sort \(by wait\)")
+
+    def frame(self, lines, columns):
+        """The last whole picture, after the screen has become as large as that."""
+        self.text = ""
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.expect("(?s)\x1b\\[H.*\x1b\\[H.*\x1b\\[H.*\x1b\\[J")
+        picture = self.text.split("\x1b[J")[-2].split("\x1b[H")[-1]
+        return [line.rstrip("\r ") for line in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", picture).split("\n")]
+
+    def test_every_size_of_screen_is_kept_to(self):
+        self.expect("q quit")
+        for lines, columns in ((24, 80), (12, 40), (6, 30), (3, 20), (2, 10), (50, 200), (60, 24)):
+            shown = self.frame(lines, columns)
+            self.assertLessEqual(len(shown), lines, shown)
+            self.assertLessEqual(max(map(len, shown)), columns, shown)
+            self.assertTrue(shown[-1].startswith(" q quit"), shown)
+        # What matters most is there.
+        self.assertRegex("\n".join(self.frame(12, 80)), r'(?m)^ +50  chan receive ')
+        narrow = "\n".join(self.frame(30, 44))
+        self.assertRegex(narrow, r"\d+ waiting, \d+ in calls")
+        self.assertRegex(narrow, r'(?m)^ +50  chan receive    "receiver" debu')
+
+    def test_the_screen_is_drawn_anew_when_its_size_changes(self):
+        self.top.kill()
+        self.top.wait()
+        self.top = subprocess.Popen([MAGPIE, "top", self.subject.address, "--interval", "3600"],
+                                    stdin=self.slave, stdout=self.slave, stderr=self.slave)
+        self.text = ""
+        self.expect("a dump all")
+        self.text = ""
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 40, 0, 0))
+        self.expect("(?s)\x1b\\[H.* q quit")
+
+    def test_long_lines_can_be_moved(self):
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 40, 0, 0))
+        self.expect("q quit")
+        self.type("a")
+        self.expect("goroutine \\d+ .*(?s:.*)q back")
+        self.type("\x1b[C")
+        self.expect("q back")
+        self.assertNotRegex(self.text, "(?m)^goroutine ")
+        self.type("\x1b[D")
+        self.expect("goroutine \\d+ \\[")
 
     def test_the_terminal_is_as_before(self):
         self.expect("q quit")

@@ -3,9 +3,11 @@
 
     viewer_test.py MAGPIE REPOSITORY MAKE_TRACE [SCREENSHOT_FOLDER]
 
-With a fourth argument pictures of every view are left there, wide and narrow, light and dark.
+With a fourth argument pictures of every view are left there, wide and narrow, light and dark. What comes
+after it is unittest's: "" -k keyboard.
 """
 
+import base64
 import json
 import pathlib
 import re
@@ -17,9 +19,10 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from browser import Browser, find_browser  # noqa: E402
+from handmade import Handmade  # noqa: E402
 
 MAGPIE, REPOSITORY, MAKE_TRACE = sys.argv[1], pathlib.Path(sys.argv[2]).resolve(), sys.argv[3]
-PICTURES = pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 else None
+PICTURES = pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 and sys.argv[4] else None
 DATA = REPOSITORY / "tests" / "data"
 WIDE, NARROW = (1280, 800, False), (390, 844, True)
 
@@ -61,6 +64,7 @@ class Viewer(unittest.TestCase):
                 ("duration(0)", "0"), ("duration(0.2)", "<1 ns"), ("duration(1)", "1 ns"), ("duration(64)", "64 ns"),
                 ("duration(999)", "999 ns"), ("duration(999.7)", "1.00 µs"), ("duration(1500)", "1.50 µs"),
                 ("duration(12345678)", "12.3 ms"), ("duration(2e9)", "2.00 s"), ("duration(999999)", "1.00 ms"),
+                ("moment(0)", "0"), ("moment(222556300)", "222.5563 ms"), ("moment(1222556345)", "1.222556 s"),
                 ("percent(0.5)", "50.0%"), ("percent(0.00001)", "<0.1%"), ("plural(1, 'P')", "1 P"),
                 ("lowerBound([1, 3, 3, 7], 3)", 1), ("lowerBound([1, 3], 9)", 2), ("lowerBound([], 9)", 0),
                 ("decodeBase64('AQID').join()", "1,2,3")]:
@@ -89,6 +93,7 @@ class Viewer(unittest.TestCase):
                 ("a::b::operator<<(std::ostream&, int)", "a::b::operator<<"),
                 ("std::function<void ()>::operator()() const", "std::function<void ()>::operator()"),
                 ("a::b::~b()", "a::b::~b"), ("f::$_0::operator()() const", "f::$_0"), ("f(int)", "f"),
+                ("a" * 300, "a" * 160 + "…"),
                 # Go's, and those that programs give.
                 *[(name, name) for name in ("main", "main.(*T).method", "main.Map[go.shape.int]", "server",
                                             "worker 3 (retry)", "to [::1]:8080", "to fe80::1", "")]]:
@@ -108,6 +113,10 @@ class Viewer(unittest.TestCase):
                 ours = page.evaluate(f"app.questions.total[STATE_NAMES.indexOf('{name}')]")
                 # The tool prints three digits, and puts a nanosecond between events of one moment.
                 self.assertAlmostEqual(ours, nanos, delta=nanos * 0.01 + 20000, msg=f"{trace.name} {name}")
+            for p, running, calls in re.findall(r"^  P (\d+) +[\d.]+% +([\d.]+)% +([\d.]+)%", summary, re.MULTILINE):
+                row = f"app.model.pRows[app.model.ps.indexOf({p})]"
+                for said, ours in ((calls, f"{row}.calls.at(-1)"), (running, f"({row}.used.at(-1) - {row}.calls.at(-1))")):
+                    self.assertAlmostEqual(100 * page.evaluate(f"{ours} / app.model.end"), float(said), delta=0.3, msg=f"P {p}")
             if trace != made:  # whose direct switches the tool counts as three
                 self.assertIn(f" {page.evaluate('app.model.events')} events", summary)
             # A row's sums are the sums of its bars.
@@ -226,6 +235,134 @@ class Viewer(unittest.TestCase):
         page.key("w")
         self.settle(page)
         self.assertAlmostEqual(page.evaluate(under_pointer), before, delta=before / 100)
+
+    # As somebody without a mouse uses it.
+    def test_the_keyboard_is_enough(self):
+        page = self.page_of(DATA / "go_network.trace")
+        self.settle(page)
+        page.key(".")
+        first = page.evaluate("app.timeline.selected")
+        self.assertEqual(first, page.evaluate("app.timeline.firstInView()"))
+        page.key(".")
+        second = page.evaluate("app.timeline.selected")
+        self.assertNotEqual(first, second)
+        self.assertEqual(page.evaluate(f"app.model.span.p[{first}]"), page.evaluate(f"app.model.span.p[{second}]"))
+        self.assertGreaterEqual(page.evaluate(f"app.model.span.begin[{second}]"), page.evaluate(f"app.model.span.end[{first}]"))
+        page.key(",")
+        self.assertEqual(page.evaluate("app.timeline.selected"), first)
+        self.assertEqual(page.evaluate("app.timeline.pinned.length"), 0)
+        page.key("Escape")
+
+        page.evaluate("byId('tabs').children[0].focus()")
+        for expected in ("goroutines", "time"):
+            page.key("ArrowRight")
+            self.assertEqual(page.evaluate("app.view"), expected)
+            self.assertEqual(page.evaluate("document.activeElement.dataset.view"), expected)
+        page.key("ArrowLeft")
+        head = "document.querySelector('#view-goroutines th button')"
+        self.assertEqual(page.evaluate(f"{head}.tabIndex"), 0)
+        page.evaluate(f"{head}.click()")
+        self.assertEqual(page.evaluate(f"{head}.parentNode.getAttribute('aria-sort')"), "ascending")
+        self.assertEqual(page.errors(), [])
+
+    # Two goroutines that take turns: each does everything in stretches too short to be drawn one by one.
+    def ping_pong(self, turns):
+        trace = Handmade(step=2)
+        pong, where, why = trace.stack(["pong"]), trace.stack(["magpie::receive", "play", "ping"]), trace.string("chan receive")
+        trace.m(1, 13, 0, 1)            # P 0 runs on thread 1,
+        trace.m(1, 25, 1, 1, 2)         # and goroutine 1 there
+        trace.m(1, 14, 2, pong, where)
+        trace.m(1, 20, why, where)
+        numbers = {1: 0, 2: 0}
+        for turn in range(turns):
+            self_, other = (2, 1) if turn % 2 == 0 else (1, 2)
+            numbers[self_] += 1
+            trace.m(1, 16, self_, numbers[self_])
+            numbers[other] += 1
+            trace.m(1, 21, other, numbers[other], where)
+            trace.m(1, 20, why, where)
+        file = self.path / "ping_pong.trace"
+        file.write_bytes(trace.bytes())
+        return file
+
+    def test_a_row_of_short_stretches_is_not_empty(self):
+        page = self.page_of(self.ping_pong(20000))
+        page.evaluate("app.timeline.pin(0)")
+        page.evaluate("app.timeline.drawNow()")
+        empty = page.evaluate("""(() => {
+          const timeline = app.timeline, row = timeline.rows.find(row => row.kind === 'g'), canvas = timeline.canvas;
+          const y = Math.round(timeline.y(row) + row.height / 2), left = Math.ceil(timeline.gutter);
+          const {data} = canvas.getContext('2d').getImageData(left, y, canvas.width - left, 1);
+          let empty = 0;
+          for (let x = 0; x < data.length; x += 4) empty += data[x + 3] === 0;
+          return empty;
+        })()""")
+        self.assertLess(empty, 4)
+        # Where it waits is said with who called that.
+        page.evaluate("byId('tabs').querySelector('[data-view=time]').click()")
+        self.assertIn("magpie::receivechan receive · play file.cpp:7", page.evaluate("byId('view-time').textContent"))
+
+    def test_what_comes_after_a_stretch(self):
+        page = self.page_of(self.ping_pong(50))
+        self.assertTrue(page.evaluate("""[...app.model.g.id.keys()].every(g => {
+          const list = [...app.questions.spansOf(g)];
+          return list.every((span, i) => app.questions.after(span) === (i + 1 < list.length ? list[i + 1] : -1));
+        })"""))
+
+    # Names are texts, however long and whatever is in them.
+    def test_names_do_no_harm(self):
+        trace = Handmade()
+        evil = "<img src=x onerror=hacked=1><script>hacked=1</script>&lt;\u202e\"'"
+        endless = "namespace_" * 100
+        names = [trace.stack([evil, evil]), trace.stack([endless, endless]), trace.stack([b"\xff\xfe\x00\x1b[2J"])]
+        trace.m(1, 13, 0, 1)
+        trace.m(1, 25, 1, 1, 2)
+        for number, name in enumerate(names, 2):
+            trace.m(1, 14, number, name, names[0])
+        for text in (evil, endless):
+            trace.m(1, 40, 7 + len(text), 0, trace.string(text), names[0])       # a task, a region, a log line
+            trace.m(1, 42, 0, trace.string(text), names[0])
+            trace.m(1, 44, 0, trace.string(text), trace.string(text), names[0])
+        trace.m(1, 20, trace.string(evil), names[1])
+        for number in range(2, 5):
+            trace.m(1, 16, number, 1)
+            trace.m(1, 20, trace.string(endless), names[1])
+        file = self.path / "evil.trace"
+        file.write_bytes(trace.bytes())
+        for size in (WIDE, NARROW):
+            page = self.page_of(file, size)
+            self.assertEqual(page.evaluate("app.model.g.id.length"), 4)
+            for view in ("timeline", "goroutines", "time", "latency", "notes"):
+                page.evaluate(f"byId('tabs').querySelector('[data-view={view}]').click()")
+                self.assertLessEqual(page.evaluate(f"byId('view-{view}').scrollWidth"), size[0], view)
+            for g in range(4):
+                page.evaluate(f"app.showGoroutine({g})")
+                self.assertLessEqual(page.evaluate("byId('details').scrollWidth"), size[0])
+                self.assertLessEqual(page.evaluate("byId('details').scrollWidth"), page.evaluate("byId('details').clientWidth"))
+                page.evaluate(f"app.go.goroutine({g})")
+                self.assertLessEqual(page.evaluate("byId('view-goroutines').scrollWidth"), size[0])
+            page.evaluate("app.showFound('n')")
+            self.picture(page, f"evil_{size[0]}")
+            page.evaluate("app.showFound('<')")
+            self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), size[0])
+            self.assertEqual(page.evaluate("document.querySelectorAll('img, script:not([src]):empty').length"), 0)
+            self.assertEqual(page.evaluate("typeof hacked"), "undefined")
+            self.assertEqual(page.errors(), [])
+
+    def test_a_trace_without_goroutines_can_be_looked_at(self):
+        trace = Handmade()
+        trace.m(1, 13, 0, 1)
+        trace.m(1, 11)
+        file = self.path / "idle.trace"
+        file.write_bytes(trace.bytes())
+        page = self.page_of(file)
+        for view in ("timeline", "goroutines", "time", "latency"):
+            page.evaluate(f"byId('tabs').querySelector('[data-view={view}]').click()")
+            self.picture(page, f"idle_{view}")
+        for key in ("1", "w", "s", "a", "d", "[", "]", ",", ".", "f", "0", "/"):
+            page.key(key)
+        self.assertIn("no goroutine", page.evaluate("byId('view-goroutines').textContent").lower())
+        self.assertEqual(page.errors(), [])
 
     # A label is not cut by the edge of the picture, and nothing is painted over it.
     def test_labels_of_times_are_whole(self):
@@ -361,8 +498,12 @@ class Viewer(unittest.TestCase):
     def test_broken_files_are_explained(self):
         whole = (DATA / "go_spin.trace").read_bytes()
         for name, content, said, shown in [
-                ("empty", b"", "the file is empty", False),
-                ("text", b"hello, world, this is not a trace", "this is not a trace", False),
+                ("empty", b"", "cannot be shown. The file is empty.", False),
+                ("text", b"hello, world, this is not a trace", "cannot be shown. This is not a trace: it does", False),
+                ("few_letters", b"go to", "This is not a trace", False),
+                ("cut_header", whole[:11], "cut at byte 11, as when a process is killed while it writes (the file ends "
+                 "in its header). Nothing whole", False),
+                ("only_header", whole[:16], "has nothing in it", False),
                 ("future", b"go 1.99 trace\0\0\0", "version go 1.99", False),
                 ("cut", whole[:-50], "The end of this trace is missing", True),
                 ("cut_early", whole[:300], "Nothing whole comes before that", False),
@@ -376,6 +517,31 @@ class Viewer(unittest.TestCase):
             self.assertEqual(page.evaluate("byId('welcome').hidden"), shown, name)
             self.picture(page, f"broken_{name}")
             self.assertEqual(page.errors(), [])
+
+    # And in the same words.
+    def test_knows_cut_files_as_the_tool_does(self):
+        page = self.browser.page(*WIDE)
+        page.open((REPOSITORY / "viewer" / "index.html").as_uri())
+        made, cut = self.path / "made23.trace", self.path / "some.trace"
+        subprocess.run([MAKE_TRACE, str(made), "3000", "5", "3", "100", "3"], check=True)
+        for trace in (DATA / "go_procs.trace", made):
+            whole = trace.read_bytes()
+            page.evaluate(f"whole = Uint8Array.from(atob('{base64.b64encode(whole).decode()}'), c => c.charCodeAt(0))")
+            for size in [*range(1, 80, 3), *range(80, len(whole), len(whole) // 40)]:
+                cut.write_bytes(whole[:size])
+                end = subprocess.run([MAGPIE, "trace", "check", str(cut)], capture_output=True, text=True)
+                ours = json.loads(page.evaluate(f"""(() => {{
+                  const steps = traceReader().readTrace(whole.subarray(0, {size}));
+                  for (;;) {{ const {{value, done}} = steps.next(); if (done) return JSON.stringify(value.error); }}
+                }})()"""))
+                if ours is None:
+                    self.assertTrue(end.returncode == 0 or "nothing in it" in end.stderr, end.stderr)
+                    continue
+                self.assertEqual(end.returncode, 1, f"{trace.name} {size}: {ours}")
+                self.assertEqual(ours["cut"], "the end is missing" in end.stderr, end.stderr)
+                if ours["cut"]:
+                    self.assertIn(f"cut at byte {ours['offset']},", end.stderr)
+                    self.assertIn(f" writes ({ours['what']}); before", end.stderr)
 
     # Bytes changed at random: an explanation or a picture, never an exception.
     def test_survives_damage(self):
@@ -429,4 +595,4 @@ if __name__ == "__main__":
     if not find_browser():
         print("skipped: Chromium is not installed")
         sys.exit(0)
-    unittest.main(argv=sys.argv[:1])
+    unittest.main(argv=[sys.argv[0], *sys.argv[5:]])

@@ -55,10 +55,28 @@ def atomic(value):
 
 def all_fields(of):
     for field in of.fields():
-        if field.is_base_class:
+        if field.is_base_class or field.name is None:  # or an unnamed union
             yield from all_fields(field.type.strip_typedefs())
         else:
             yield field
+
+
+def text_of(string):
+    """What is in a std::string: of libstdc++, or of libc++, which has std::__1:: in its names."""
+    members = {field.name for field in all_fields(string.type.strip_typedefs())}
+    if "_M_dataplus" in members:
+        data, length = string["_M_dataplus"]["_M_p"], int(string["_M_string_length"])
+        return data.string(length=length, errors="replace")
+    whole = string["__rep_"] if "__rep_" in members else string["__r_"]["__value_"]
+    short, long = whole["__s"], whole["__l"]
+    size = int(short["__size_"])
+    if any(field.name == "__is_long_" for field in all_fields(short.type.strip_typedefs())):
+        is_long = int(short["__is_long_"]) != 0
+    else:  # before libc++ 15 one bit of the size said so
+        is_long, size = size & 1 != 0, size >> 1
+    if is_long:
+        return long["__data_"].string(length=int(long["__size_"]), errors="replace")
+    return bytes(int(short["__data_"][i]) & 0xFF for i in range(size)).decode(errors="replace")
 
 
 def schedulers():
@@ -134,9 +152,7 @@ class Goroutine:
         if not self.extra:
             return ""
         kind = gdb.lookup_type("magpie::rt::goroutine_extra").pointer()
-        text = gdb.Value(self.extra).cast(kind)["name"]
-        data = text["_M_dataplus"]["_M_p"]
-        return data.string(length=int(text["_M_string_length"]), errors="replace")
+        return text_of(gdb.Value(self.extra).cast(kind)["name"])
 
     def what(self):
         """The state, or what it waits for: the words of a dump."""

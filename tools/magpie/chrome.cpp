@@ -47,7 +47,7 @@ std::string json_string(std::string_view text) {
 }
 
 chrome_converter::chrome_converter(const rt::trace_reader& reader, std::ostream& out)
-    : reader_(reader), spans_(reader, *this), out_(out) {
+    : reader_(reader), spans_(reader, *this), notes_(reader, *this), out_(out) {
   out_ << "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[";
 }
 
@@ -64,6 +64,7 @@ std::string chrome_converter::since_begin(std::uint64_t time) const {
 
 void chrome_converter::add(const rt::trace_event& event) {
   spans_.add(event);
+  notes_.add(event);
   if (event.kind != rt::trace::event::log) return;
   begin_event() << R"({"ph":"i","s":"t","name":)" << json_string(reader_.text(event.arguments[1]))
                 << R"(,"ts":)" << since_begin(event.time) << R"(,"pid":)" << k_procs << R"(,"tid":)"
@@ -105,6 +106,27 @@ void chrome_converter::arrow(std::string_view phase, std::uint64_t number, std::
                 << since_begin(time) << R"(,"pid":)" << k_procs << R"(,"tid":)" << p << "}";
 }
 
+// These have rows of their own, by kind and id.
+void chrome_converter::note(char phase, std::string_view kind, std::uint64_t id,
+                            std::string_view name, std::uint64_t time) {
+  begin_event() << R"({"ph":")" << phase << R"(","cat":")" << kind << R"(","id":")" << kind << ' '
+                << id << R"(","name":)" << json_string(name) << R"(,"ts":)" << since_begin(time)
+                << R"(,"pid":)" << k_procs << R"(,"tid":0})";
+}
+
+void chrome_converter::task_begins(std::uint64_t task, std::string_view name, std::uint64_t time) {
+  note('b', "task", task, name, time);
+}
+void chrome_converter::task_ends(std::uint64_t task, std::string_view name, std::uint64_t time) {
+  note('e', "task", task, name, time);
+}
+void chrome_converter::region_begins(std::uint64_t g, std::string_view name, std::uint64_t time) {
+  note('b', "region", g, name, time);
+}
+void chrome_converter::region_ends(std::uint64_t g, std::string_view name, std::uint64_t time) {
+  note('e', "region", g, name, time);
+}
+
 void chrome_converter::thread_had_p(std::uint64_t /*m*/, std::uint64_t p, std::uint64_t /*begin*/,
                                     std::uint64_t /*end*/) {
   ps_.insert(p);
@@ -119,6 +141,7 @@ void chrome_converter::name_row(int process, std::uint64_t row, std::string_view
 
 void chrome_converter::finish() {
   spans_.finish();
+  notes_.finish();
   begin_event() << R"({"ph":"M","name":"process_name","pid":0,"args":{"name":"Ps"}})";
   begin_event() << R"({"ph":"M","name":"process_name","pid":1,"args":{"name":"Threads"}})";
   for (const std::uint64_t p : ps_) name_row(k_procs, p, "P");

@@ -20,6 +20,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "observe/text.h"
 #include "tools/magpie/command.h"
@@ -55,13 +56,25 @@ bool runs_magpie(pid_t pid) {
   return false;
 }
 
-bool catches_quit(pid_t pid) {
+// A field of /proc/PID/status; empty: there is none, or no such process.
+std::string status_of(pid_t pid, std::string_view field) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(in, line);) {
-    if (line.rfind("SigCgt:", 0) != 0) continue;
-    return (std::stoull(line.substr(7), nullptr, 16) >> (SIGQUIT - 1) & 1) != 0;
+    if (line.starts_with(field)) return line.substr(field.size());
   }
-  return false;
+  return {};
+}
+
+bool has_quit(const std::string& signals) {
+  return !signals.empty() && (std::stoull(signals, nullptr, 16) >> (SIGQUIT - 1) & 1) != 0;
+}
+
+// The answer comes through a pipe of ours, which only the same user and root can open.
+bool can_answer_us(pid_t pid) {
+  const std::string users = status_of(pid, "Uid:");  // real, effective, ...
+  unsigned real = 0, effective = 0;
+  if (std::sscanf(users.c_str(), "%u %u", &real, &effective) != 2) return true;
+  return effective == 0 || effective == geteuid();
 }
 
 // Of two signals that are on their way to a process at the same time the kernel keeps one: so one
@@ -113,7 +126,17 @@ int dump_command(const std::vector<std::string_view>& words) {
   const pid_t pid = parse_pid(words[0]);
   const std::string who = "process " + std::to_string(pid);
   if (!runs_magpie(pid)) throw std::runtime_error(who + " has no magpie runtime in it");
-  if (!catches_quit(pid)) throw std::runtime_error(who + " does not listen to SIGQUIT");
+  if (!can_answer_us(pid)) {
+    throw std::runtime_error(who + " is of another user: ask as that user");
+  }
+  if (has_quit(status_of(pid, "SigIgn:"))) {
+    throw std::runtime_error(who +
+                             " ignores SIGQUIT, as what a shell script starts in the background "
+                             "does");
+  }
+  if (!has_quit(status_of(pid, "SigCgt:"))) {
+    throw std::runtime_error(who + " does not listen to SIGQUIT");
+  }
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error(std::strerror(errno));
   std::string text;
@@ -123,7 +146,8 @@ int dump_command(const std::vector<std::string_view>& words) {
     sigval value{};
     value.sival_int = k_dump_here + ends[1];
     if (sigqueue(pid, SIGQUIT, value) != 0) {
-      throw std::runtime_error(who + " cannot be asked: " + std::strerror(errno));
+      throw std::runtime_error(errno == EPERM ? who + " is of another user: ask as that user"
+                                              : who + " cannot be asked: " + std::strerror(errno));
     }
     whole = read_answer(ends, text);
   }

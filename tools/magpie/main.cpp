@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <stdexcept>
@@ -24,8 +25,9 @@ constexpr std::string_view k_help = R"(magpie: look into programs that use magpi
       --port N                      instead of any free one
       --no-browser                  only say where
   magpie trace html FILE            one page with the trace in it, to send around
-  magpie trace convert --to chrome|perfetto|html FILE
       -o OUT                        instead of FILE with another ending; - is standard output
+  magpie trace convert --to chrome|perfetto|html FILE
+      -o OUT                        the same
   magpie dump PID                   all goroutines of a running program, with their stacks
   magpie top ADDRESS                a running process, if it has a debug::server:
                                     host:port, or the path of a unix socket
@@ -37,11 +39,45 @@ constexpr std::string_view k_help = R"(magpie: look into programs that use magpi
 The format is Go's execution trace, which "go tool trace" opens as well.
 )";
 
-int run(const std::vector<std::string_view>& words) {
-  if (words.empty() || words[0] == "help" || words[0] == "--help" || words[0] == "-h") {
-    std::cout << k_help;
-    return words.empty() ? magpie_tool::k_usage : 0;
+bool asks_for_help(std::string_view word) { return word == "--help" || word == "-h"; }
+
+// The lines about the commands that begin with `command`; all of them where there is no such one.
+std::string help_about(std::string_view command) {
+  if (command.empty()) return std::string(k_help);
+  std::string lines;
+  bool about = false;
+  for (std::string_view rest = k_help; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n') + 1);
+    rest.remove_prefix(line.size());
+    if (line.starts_with("  magpie ")) about = line.substr(2).starts_with(command);
+    if (line.size() == 1) about = false;
+    if (about) lines += line;
   }
+  return lines.empty() ? std::string(k_help) : lines;
+}
+
+// The words that name a command, out of those after "magpie".
+std::string command_in(const std::vector<std::string_view>& words) {
+  std::string command;
+  for (std::size_t i = 0; i < words.size() && i < 2 && !words[i].starts_with("-"); ++i) {
+    command += (i == 0 ? "magpie " : " ") + std::string(words[i]);
+    if (words[0] != "trace") break;
+  }
+  return command;
+}
+
+int print_help(const std::vector<std::string_view>& words) {
+  std::cout << help_about(command_in(words));
+  return 0;
+}
+
+int run(const std::vector<std::string_view>& words) {
+  if (words.empty()) {
+    std::cerr << k_help;
+    return magpie_tool::k_usage;
+  }
+  if (words[0] == "help") return print_help({words.begin() + 1, words.end()});
+  if (std::any_of(words.begin(), words.end(), asks_for_help)) return print_help(words);
   if (words[0] == "--version") {
     std::cout << "magpie " << magpie::version() << '\n';
     return 0;
@@ -62,7 +98,7 @@ int main(int count, char** words) {
     if (!std::cout) throw std::runtime_error("cannot write to standard output");
     return code;
   } catch (const magpie_tool::usage_error& wrong) {
-    std::cerr << "magpie: " << wrong.what() << "; magpie --help lists what there is\n";
+    std::cerr << "magpie: " << wrong.what() << " (magpie --help lists what there is)\n";
     return magpie_tool::k_usage;
   } catch (const std::exception& failed) {
     std::cerr << "magpie: " << failed.what() << '\n';

@@ -94,10 +94,12 @@ void annotate(std::string& out, std::string_view name, std::string_view value) {
 }  // namespace
 
 perfetto_converter::perfetto_converter(const rt::trace_reader& reader, std::ostream& out)
-    : reader_(reader), spans_(reader, *this), out_(out) {
+    : reader_(reader), spans_(reader, *this), notes_(reader, *this), out_(out) {
   describe_group(group::procs, "Ps");
   describe_group(group::threads, "Threads");
   describe_group(group::goroutines, "Goroutines");
+  describe_group(group::regions, "Regions");
+  describe_group(group::tasks, "Tasks");
 }
 
 void perfetto_converter::packet(std::uint64_t time, const std::string& rest) {
@@ -130,7 +132,7 @@ void perfetto_converter::describe_group(group which, std::string_view name) {
 
 // The track of a P, a thread or a goroutine; described when it is met for the first time.
 std::uint64_t perfetto_converter::track(group of, std::uint64_t id, std::string_view name) {
-  const std::uint64_t uuid = (id << 2U | static_cast<std::uint64_t>(of)) + 16;
+  const std::uint64_t uuid = (id << 3U | static_cast<std::uint64_t>(of)) + 16;
   if (!described_.insert(uuid).second) return uuid;
   std::string descriptor;
   put_number(descriptor, field::track::k_uuid, uuid);
@@ -146,21 +148,39 @@ std::uint64_t perfetto_converter::track(group of, std::uint64_t id, std::string_
 
 void perfetto_converter::slice(std::uint64_t track, std::string_view name, std::uint64_t begin,
                                std::uint64_t end, const std::string& extra) {
-  std::string opening;
-  put_number(opening, field::track_event::k_type, k_begin);
-  put_number(opening, field::track_event::k_track, track);
-  put_bytes(opening, field::track_event::k_name, valid_utf8(name));
-  opening += extra;
-  std::string rest;
-  put_bytes(rest, field::packet::k_track_event, opening);
-  packet(begin, rest);
+  edge(track, k_begin, name, begin, extra);
+  edge(track, k_end, {}, end, {});
+}
 
-  std::string closing;
-  put_number(closing, field::track_event::k_type, k_end);
-  put_number(closing, field::track_event::k_track, track);
-  rest.clear();
-  put_bytes(rest, field::packet::k_track_event, closing);
-  packet(end, rest);
+// The begin or the end of a slice.
+void perfetto_converter::edge(std::uint64_t track, std::uint64_t type, std::string_view name,
+                              std::uint64_t time, const std::string& extra) {
+  std::string event;
+  put_number(event, field::track_event::k_type, type);
+  put_number(event, field::track_event::k_track, track);
+  if (type == k_begin) put_bytes(event, field::track_event::k_name, valid_utf8(name));
+  event += extra;
+  std::string rest;
+  put_bytes(rest, field::packet::k_track_event, event);
+  packet(time, rest);
+}
+
+void perfetto_converter::task_begins(std::uint64_t task, std::string_view name,
+                                     std::uint64_t time) {
+  std::string extra;
+  annotate(extra, "task", task);
+  edge(track(group::tasks, task, "task " + std::to_string(task)), k_begin, name, time, extra);
+}
+void perfetto_converter::task_ends(std::uint64_t task, std::string_view name, std::uint64_t time) {
+  edge(track(group::tasks, task, {}), k_end, name, time, {});
+}
+void perfetto_converter::region_begins(std::uint64_t g, std::string_view name, std::uint64_t time) {
+  std::string extra;
+  annotate(extra, "g", g);
+  edge(track(group::regions, g, "regions of G" + std::to_string(g)), k_begin, name, time, extra);
+}
+void perfetto_converter::region_ends(std::uint64_t g, std::string_view name, std::uint64_t time) {
+  edge(track(group::regions, g, {}), k_end, name, time, {});
 }
 
 std::uint64_t perfetto_converter::proc_track(std::uint64_t p) {
@@ -215,6 +235,7 @@ void perfetto_converter::goroutine_did(const rt::goroutine_span& span) {
 
 void perfetto_converter::add(const rt::trace_event& event) {
   spans_.add(event);
+  notes_.add(event);
   if (event.kind != rt::trace::event::log) return;
   instant(event.p, reader_.text(event.arguments[1]), event.time,
           [&](std::string& line) { annotate(line, "message", reader_.text(event.arguments[2])); });

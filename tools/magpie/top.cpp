@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <optional>
@@ -74,6 +75,7 @@ void print_once(const debug_client& server, const options& wishes) {
 }
 
 constexpr char k_escape = '\x1b';
+constexpr magpie::duration k_look_at_size = std::chrono::milliseconds(200);
 
 // Of a key that comes as several characters: from an escape that is not alone.
 std::size_t length_of_sequence(std::string_view typed) {
@@ -86,9 +88,9 @@ std::size_t length_of_sequence(std::string_view typed) {
 
 // The keys of some text view, for arrows and the like, which come as several characters.
 std::string plain_keys(std::string_view typed) {
-  constexpr std::pair<std::string_view, char> k_sequences[] = {{"\x1b[A", 'k'},  {"\x1bOA", 'k'},
-                                                               {"\x1b[B", 'j'},  {"\x1bOB", 'j'},
-                                                               {"\x1b[5~", 'b'}, {"\x1b[6~", ' '}};
+  constexpr std::pair<std::string_view, char> k_sequences[] = {
+      {"\x1b[A", 'k'},  {"\x1bOA", 'k'}, {"\x1b[B", 'j'}, {"\x1bOB", 'j'}, {"\x1b[5~", 'b'},
+      {"\x1b[6~", ' '}, {"\x1b[C", 'l'}, {"\x1bOC", 'l'}, {"\x1b[D", 'h'}, {"\x1bOD", 'h'}};
   std::string keys;
   while (!typed.empty()) {
     std::size_t length = 1;
@@ -124,6 +126,8 @@ class reading {
     if (c == 'k') --first_;
     if (c == ' ') first_ += page;
     if (c == 'b') first_ -= page;
+    if (c == 'l') shift_ += k_shift;
+    if (c == 'h') shift_ -= std::min(shift_, k_shift);
     return true;
   }
 
@@ -138,15 +142,19 @@ class reading {
     first_ = std::max(0, std::min(first_, static_cast<int>(all.size()) - room));
     std::string text;
     for (int i = first_; i < static_cast<int>(all.size()) && i < first_ + room; ++i) {
-      text += all[static_cast<std::size_t>(i)].substr(0, static_cast<std::size_t>(columns));
+      const std::string_view line = all[static_cast<std::size_t>(i)];
+      text += line.substr(std::min(shift_, line.size()), static_cast<std::size_t>(columns));
       text += '\n';
     }
-    return text + " q back   j k or arrows: a line   space b: a page";
+    const std::string keys = " q back   arrows or hjkl: move   space b: a page";
+    return text + keys.substr(0, static_cast<std::size_t>(columns));
   }
 
  private:
   std::string text_;
+  static constexpr std::size_t k_shift = 20;
   int first_ = 0;
+  std::size_t shift_ = 0;  // of what is left of the screen
 };
 
 class watching {
@@ -161,15 +169,31 @@ class watching {
     auto next = clock::now() + step;
     while (!over_) {
       draw(screen);
-      magpie::select(magpie::on_readable(STDIN_FILENO, [&] { typed(screen.typed()); }),
-                     magpie::on_deadline(next, [&] {
-                       next = clock::now() + step;
-                       if (!paused_ && !text_) look_again();
-                     }));
+      bool same = true;
+      while (same) {
+        magpie::select(magpie::on_readable(STDIN_FILENO,
+                                           [&] {
+                                             same = false;
+                                             typed(screen.typed());
+                                           }),
+                       magpie::on_deadline(std::min(next, clock::now() + k_look_at_size), [] {}));
+        if (clock::now() >= next) {
+          same = false;
+          next = clock::now() + step;
+          if (!paused_ && !text_) look_again();
+        }
+        same = same && !resized();
+      }
     }
   }
 
  private:
+  bool resized() const {
+    int columns = 0, lines = 0;
+    terminal::size(columns, lines);
+    return columns != columns_ || lines != lines_;
+  }
+
   void look() {
     json_value now = ask(server_, "/stats");
     before_ = std::exchange(now_, std::move(now));
@@ -237,13 +261,12 @@ class watching {
   }
 
   void draw(terminal& screen) {
-    int columns = 0, lines = 0;
-    terminal::size(columns, lines);
-    if (text_) return screen.show(text_->shown(columns, lines));
-    std::string all =
-        top_text(now_, before_, sites_,
-                 {.order = order_, .columns = columns, .lines = lines - 1, .colours = true});
-    screen.show(all + bottom().substr(0, static_cast<std::size_t>(std::max(columns, 20))));
+    terminal::size(columns_, lines_);
+    if (text_) return screen.show(text_->shown(columns_, lines_));
+    const std::string all = top_text(
+        now_, before_, sites_,
+        {.order = order_, .columns = columns_, .lines = std::max(lines_ - 1, 1), .colours = true});
+    screen.show(lines_ > 1 ? all + bottom().substr(0, static_cast<std::size_t>(columns_)) : all);
   }
 
   std::string bottom() const {
@@ -259,6 +282,7 @@ class watching {
   magpie::time_point sites_due_{};
   site_order order_ = site_order::count;
   bool paused_ = false, over_ = false;
+  int columns_ = 0, lines_ = 0;  // as drawn
   std::string problem_;
   std::optional<std::string> asking_;
   std::optional<reading> text_;

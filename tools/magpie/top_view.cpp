@@ -14,6 +14,9 @@ namespace {
 using magpie::rt::printable;
 
 constexpr std::string_view k_between = " at ";  // of a function and its file
+// Below these something is left out, so that the rest is there.
+constexpr int k_few_lines = 16;
+constexpr int k_few_columns = 70;
 
 std::string format(const char* pattern, double value) {
   char text[64];
@@ -88,24 +91,28 @@ class page {
     line(bold(printable(now_["program"].text())) + "  magpie " + printable(now_["magpie"].text()) +
          "  up " + as_time(now_["uptime"].number()));
     const json_value& g = now_["goroutines"];
-    line("goroutines " + bold(shortly(g["all"].number())) + ": " + count(g, "running") +
-         " running, " + count(g, "runnable") + " runnable, " + count(g, "waiting") + " waiting, " +
-         count(g, "syscall") + " in calls");
-    line("threads " + count(now_["threads"], "all") + " (" + count(now_["threads"], "idle") +
-         " idle)   Ps " + std::to_string(now_["procs"].items().size()) + " (" +
-         count(now_, "idle_procs") + " idle, " + count(now_, "spinning") + " looking)   timers " +
-         count(now_, "timers") + "   waiting for I/O " + count(now_, "io_waiters"));
+    wrapped({"goroutines " + bold(shortly(g["all"].number())) + ": ",
+             count(g, "running") + " running, ", count(g, "runnable") + " runnable, ",
+             count(g, "waiting") + " waiting, ", count(g, "syscall") + " in calls"});
+    wrapped({"threads " + count(now_["threads"], "all") + " (" + count(now_["threads"], "idle") +
+                 " idle)   ",
+             "Ps " + std::to_string(now_["procs"].items().size()) + " (" +
+                 count(now_, "idle_procs") + " idle, " + count(now_, "spinning") + " looking)   ",
+             "timers " + count(now_, "timers") + "   ",
+             "waiting for I/O " + count(now_, "io_waiters")});
     const latency times(now_, before_);
-    line("runnable to running: half within " + times.within(.5) + ", 99 % within " +
-         times.within(.99));
-    line("per second: " + rate("turns", "turns") + rate("spawned", "spawned") +
-         rate("parks", "parks") + rate("steals", "steals") + rate("polls", "polls"));
-    line("            " + rate("preemptions", "preemptions") + rate("hand_offs", "hand-offs") +
-         rate("stalls", "stalls") + rate("calls", "calls") + rate("timer_fires", "timers"));
+    wrapped({"runnable to running: ", "half within " + times.within(.5) + ", ",
+             "99 % within " + times.within(.99)});
+    if (settings_.lines != 0 && settings_.lines < k_few_lines) return;
+    wrapped({"per second: ", rate("turns", "turns"), rate("spawned", "spawned"),
+             rate("parks", "parks"), rate("steals", "steals"), rate("polls", "polls")});
+    wrapped({"            ", rate("preemptions", "preemptions"), rate("hand_offs", "hand-offs"),
+             rate("stalls", "stalls"), rate("calls", "calls"), rate("timer_fires", "timers")});
   }
 
   // As many as leave half of the screen for the rest.
   void procs() {
+    if (settings_.lines != 0 && settings_.lines < k_few_lines) return;
     const json_value::array& all = now_["procs"].items();
     const std::size_t room = settings_.lines == 0
                                  ? all.size()
@@ -127,9 +134,11 @@ class page {
   void sites(const json_value& answer) {
     json_value::array all = answer["sites"].items();
     sort(all);
+    const bool narrow = settings_.lines != 0 && settings_.columns < k_few_columns;
     line("");
-    line(faint(right("count", 7) + "  " + padded("state", 22) + right("longest", 9) + "  " +
-               padded("for example", 14) + "created by"));
+    line(faint(narrow ? right("count", 6) + "  " + padded("state", 16) + "created by"
+                      : right("count", 7) + "  " + padded("state", 22) + right("longest", 9) +
+                            "  " + padded("for example", 14) + "created by"));
     std::size_t shown = all.size();
     if (settings_.lines != 0) {
       const auto room = static_cast<std::size_t>(std::max(0, settings_.lines - lines_));
@@ -138,14 +147,19 @@ class page {
     for (std::size_t i = 0; i < shown; ++i) {
       const json_value& site = all[i];
       const std::string& reason = site["wait_reason"].text();
+      const std::string state = printable(reason.empty() ? site["state"].text() : reason);
+      const std::string count = shortly(site["count"].number());
+      if (narrow) {
+        line(right(count, 6) + "  " + padded(state.substr(0, 15), 16) + place_of(site));
+        continue;
+      }
       std::string examples;
       for (const json_value& id : site["examples"].items()) {
         if (examples.size() < 8)
           examples += (examples.empty() ? "" : " ") + format("%.0f", id.number());
       }
       const double longest = site["longest"].number();
-      line(right(shortly(site["count"].number()), 7) + "  " +
-           padded(printable(reason.empty() ? site["state"].text() : reason), 22) +
+      line(right(count, 7) + "  " + padded(state, 22) +
            right(longest > 0 ? as_time(longest) : "", 9) + "  " + padded(examples, 14) +
            place_of(site));
     }
@@ -188,8 +202,36 @@ class page {
     return per_second(n) + " " + label + "  ";
   }
 
+  // Parts with blanks between them, in as many lines as they take.
+  void wrapped(const std::vector<std::string>& parts) {
+    std::string text;
+    for (const std::string& part : parts) {
+      if (!text.empty() && settings_.lines != 0 && width_of(text + part) > settings_.columns) {
+        line(text);
+        text = "  ";
+      }
+      text += part;
+    }
+    line(text);
+  }
+  static int width_of(std::string_view text) {
+    int width = 0;
+    bool steering = false;
+    for (const char c : text) {
+      if (c == '\x1b') steering = true;
+      if (!steering && (static_cast<unsigned char>(c) & 0xc0) != 0x80) ++width;
+      if (steering && c == 'm') steering = false;
+    }
+    while (text.ends_with(' ')) {
+      text.remove_suffix(1);
+      --width;
+    }
+    return width;
+  }
+
   // Cut to the screen; what steers the terminal takes no room there.
   void line(const std::string& text) {
+    if (settings_.lines != 0 && lines_ >= settings_.lines) return;
     int width = 0;
     bool steering = false;
     for (const char c : text) {

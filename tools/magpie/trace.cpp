@@ -1,6 +1,10 @@
 // trace.cpp: the commands below `magpie trace`.
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -31,9 +35,12 @@ struct options {
   bool browser = true;
 };
 
-options parse(const std::vector<std::string_view>& words) {
+using known_options = std::array<std::string_view, 2>;  // of a command
+
+options parse(const std::vector<std::string_view>& words, const known_options& known) {
   options result;
   result.file = read_words(words, "file", [&](std::string_view word, const auto& value) {
+    if (std::find(known.begin(), known.end(), word) == known.end()) return false;
     if (word == "--to") {
       result.to = value();
     } else if (word == "-o") {
@@ -43,19 +50,24 @@ options parse(const std::vector<std::string_view>& words) {
       const auto port = number_from<std::uint16_t>(text);
       if (!port) throw usage_error("\"" + text + "\" is not a port");
       result.port = *port;
-    } else if (word == "--no-browser") {
-      result.browser = false;
     } else {
-      return false;
+      result.browser = false;  // --no-browser
     }
     return true;
   });
   return result;
 }
 
+// What the system said last.
+std::string why() { return std::string(": ") + std::strerror(errno); }
+
 std::vector<std::uint8_t> read_file(const std::string& name) {
+  std::error_code none;
+  if (std::filesystem::is_directory(name, none)) {
+    throw std::runtime_error(name + " is a directory");
+  }
   std::ifstream in(name, std::ios::binary);
-  if (!in) throw std::runtime_error("cannot open " + name);
+  if (!in) throw std::runtime_error("cannot open " + name + why());
   std::vector<std::uint8_t> bytes;
   constexpr std::size_t k_step = std::size_t{1} << 20;
   while (in) {
@@ -81,14 +93,18 @@ int verdict(const options& chosen, const rt::trace_reader& reader, std::uint64_t
   }
   if (error == nullptr) return 0;
   const std::string what = rt::printable(error->what);
+  if (error->offset == 0) {  // no trace at all
+    std::cerr << chosen.file << ": " << what << '\n';
+    return k_failed;
+  }
   if (error->cut) {
     std::cerr << chosen.file << ": the end is missing: the file is cut at byte " << error->offset
-              << ", as when a process is killed while it writes (" << what << ")\n";
+              << ", as when a process is killed while it writes (" << what << ')';
   } else {
-    std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << what << '\n';
+    std::cerr << chosen.file << ": broken at byte " << error->offset << ": " << what;
   }
-  std::cerr << chosen.file << ": before that, "
-            << (events > 0 ? std::to_string(events) : std::string("no")) << " good events\n";
+  std::cerr << "; before that, " << (events > 0 ? std::to_string(events) : std::string("no"))
+            << " good events\n";
   return k_failed;
 }
 
@@ -137,6 +153,10 @@ int summary(const options& chosen) {
 }
 
 std::string output_name(const options& chosen, std::string_view ending) {
+  std::error_code none;
+  if (std::filesystem::equivalent(chosen.file, chosen.out, none)) {
+    throw std::runtime_error(chosen.out + " is the trace itself");
+  }
   if (!chosen.out.empty()) return chosen.out;
   std::filesystem::path name(chosen.file);
   name.replace_extension(ending);
@@ -153,7 +173,7 @@ void write_output(const std::string& name, Write write) {
     return;
   }
   std::ofstream out(name, std::ios::binary | std::ios::trunc);
-  if (!out) throw std::runtime_error("cannot write " + name);
+  if (!out) throw std::runtime_error("cannot write " + name + why());
   if (std::filesystem::is_regular_file(name)) {
     std::filesystem::permissions(
         name, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
@@ -199,7 +219,8 @@ int convert(const options& chosen) {
     return convert_events<perfetto_converter>(chosen, ".perfetto-trace");
   }
   if (chosen.to == "html") return html(chosen);
-  throw usage_error("--to chrome, perfetto or html");
+  if (chosen.to.empty()) throw usage_error("convert to what? --to chrome, perfetto or html");
+  throw usage_error("there is no --to " + chosen.to + ", but chrome, perfetto and html");
 }
 
 int view(const options& chosen) {
@@ -219,12 +240,18 @@ int trace_command(const std::vector<std::string_view>& words) {
   struct command {
     std::string_view name;
     int (*run)(const options&);
+    known_options its_options;
   };
-  constexpr command k_commands[] = {
-      {"check", check}, {"summary", summary}, {"view", view}, {"convert", convert}, {"html", html}};
-  if (words.empty()) throw usage_error("trace: what about it?");
+  constexpr command k_commands[] = {{"check", check, {}},
+                                    {"summary", summary, {}},
+                                    {"view", view, {"--port", "--no-browser"}},
+                                    {"convert", convert, {"--to", "-o"}},
+                                    {"html", html, {"-o"}}};
+  if (words.empty()) throw usage_error("trace: check, summary, view, html or convert?");
   for (const command& each : k_commands) {
-    if (each.name == words[0]) return each.run(parse({words.begin() + 1, words.end()}));
+    if (each.name == words[0]) {
+      return each.run(parse({words.begin() + 1, words.end()}, each.its_options));
+    }
   }
   throw usage_error("there is no command \"trace " + std::string(words[0]) + "\"");
 }

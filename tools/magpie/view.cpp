@@ -12,12 +12,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <iostream>
 #include <memory>
 #include <span>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include "tools/magpie/page.h"
@@ -28,6 +30,7 @@ namespace {
 
 constexpr std::size_t k_max_request = 16 * 1024;
 constexpr timeval k_patience{10, 0};  // with a browser that opens a connection and says nothing
+constexpr std::chrono::milliseconds k_pause{50};
 
 struct site {
   std::string secret;
@@ -141,6 +144,40 @@ std::uint16_t port_of(int socket_number) {
   return ntohs(address.sin_port);
 }
 
+// The next connection; -1: not now. Whoever connects waits meanwhile.
+int accept_one(int listener) {
+  const int connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  if (connection >= 0) return connection;
+  switch (errno) {
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:  // until some of the others have been answered
+      std::this_thread::sleep_for(k_pause);
+      return -1;
+    case EBADF:
+    case EINVAL:
+    case ENOTSOCK:
+    case EOPNOTSUPP:
+      fail("cannot accept a connection");
+    default:  // something about that connection, or an interruption
+      return -1;
+  }
+}
+
+// In a thread of its own: a browser opens several at once, and uses some of them later.
+void answer_aside(int connection, const site& of) {
+  const auto work = [connection, &of] {
+    const descriptor open(connection);
+    answer(open.get(), of);
+  };
+  try {
+    std::thread(work).detach();
+  } catch (const std::system_error&) {  // no more threads
+    work();
+  }
+}
+
 // It is nice if it works, and the address is printed anyway.
 void open_browser(const std::string& address) {
   std::string program = "xdg-open";
@@ -166,18 +203,12 @@ int serve_view(const view_settings& settings) {
   signal(SIGCHLD, SIG_IGN);
   if (settings.browser) open_browser(address);
   for (;;) {
-    const int connection = accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC);
-    if (connection < 0) {
-      if (errno == EINTR || errno == ECONNABORTED) continue;
-      fail("cannot accept a connection");
-    }
+    const int connection = accept_one(listener.get());
+    if (connection < 0) continue;
     setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &k_patience, sizeof k_patience);
     setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &k_patience, sizeof k_patience);
     // `served` stays until the process ends: this function is never left by a return.
-    std::thread([connection, &served] {
-      const descriptor open(connection);
-      answer(open.get(), served);
-    }).detach();
+    answer_aside(connection, served);
   }
 }
 

@@ -430,7 +430,11 @@ TEST(TraceReader, NamesWhatIsNoTrace) {
   const auto said = [](std::string text) { return read({text.begin(), text.end()}).error; };
   EXPECT_EQ(said(""), "the file is empty");
   EXPECT_EQ(said("go 1"), "the file ends in its header");
-  EXPECT_EQ(said("ELF and so on, long enough"), "this is not a trace");
+  EXPECT_EQ(said("go 1.26 tr"), "the file ends in its header");
+  const std::string none = "this is not a trace: it does not begin with \"go 1.NN trace\"";
+  EXPECT_EQ(said("ELF and so on, long enough"), none);
+  EXPECT_EQ(said("g++"), none);
+  EXPECT_EQ(said("go 1.26 drums"), none);
   EXPECT_THAT(said(std::string("go 1.24 trace\0\0\0", 16)), HasSubstr("version go 1.24"));
   EXPECT_EQ(said(std::string("go 1.26 trace\0\0\0", 16)), "");
 }

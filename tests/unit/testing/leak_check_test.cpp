@@ -91,5 +91,74 @@ TEST(LeakCheck, CanBeDismissed) {
   c.close();
 }
 
+void wait_as(const char* name, runtime& r, const channel<int>& c) {
+  r.run([&] { go({.name = name}, [=] { c.receive(); }); });
+}
+
+[[gnu::noinline]] void start_pool(runtime& r, const channel<int>& c) {
+  r.go([=] { c.receive(); });
+}
+
+TEST(LeakCheck, ThoseMeantToStayAreIgnoredByName) {
+  runtime r({.procs = 1});
+  const channel<int> c;
+  testing::leak_check check;
+  check.ignore_named("janitor").ignore_named("worker *");
+  for (const char* const name : {"janitor", "worker 1", "worker 22"}) {
+    wait_as(name, r, c);
+  }
+  EXPECT_EQ(check.leaks(10s), "");
+  for (const char* const name : {"janitor 2", "Xworker 1", "workers"}) {
+    wait_as(name, r, c);
+  }
+  const std::string text = check.leaks(0s);
+  for (const char* const name : {"janitor 2", "Xworker 1", "workers"}) {
+    EXPECT_THAT(text, HasSubstr(" \"" + std::string(name) + "\":\n"));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("\"janitor\"")));
+  EXPECT_THAT(text, Not(HasSubstr("\"worker ")));
+  c.close();
+}
+
+TEST(LeakCheck, ThoseMeantToStayAreIgnoredByWhereTheyWereSpawned) {
+  runtime r({.procs = 1});
+  const channel<int> c;
+  testing::leak_check check;
+  check.ignore_spawned_by("start_pool");
+  start_pool(r, c);
+  EXPECT_EQ(check.leaks(10s), "");
+  r.go([=] { c.receive(); });
+  EXPECT_THAT(check.leaks(0s), ::testing::StartsWith("1 goroutine has not ended:\n"));
+  EXPECT_THROW(check.ignore_spawned_by(""), misuse);
+  c.close();
+}
+
+TEST(LeakCheck, ThoseOfALaterMomentCanBeIgnored) {
+  runtime r({.procs = 1});
+  const channel<int> c;
+  testing::leak_check check;
+  wait_as("from the set-up", r, c);
+  check.ignore_present();
+  EXPECT_EQ(check.leaks(10s), "");
+  wait_as("from the test", r, c);
+  const std::string text = check.leaks(0s);
+  EXPECT_THAT(text, HasSubstr("\"from the test\""));
+  EXPECT_THAT(text, Not(HasSubstr("from the set-up")));
+  c.close();
+}
+
+// The patience ends with the last one that is not ignored.
+TEST(LeakCheck, NobodyWaitsForTheIgnored) {
+  runtime r({.procs = 1});
+  const channel<int> c;
+  testing::leak_check check;
+  check.ignore_named("stays");
+  wait_as("stays", r, c);
+  const auto begin = clock::now();
+  EXPECT_EQ(check.leaks(1h), "");
+  EXPECT_LT(clock::now() - begin, 60s);
+  c.close();
+}
+
 }  // namespace
 }  // namespace magpie
