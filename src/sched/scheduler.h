@@ -413,26 +413,7 @@ class scheduler final : private trace::source {
   bool take_p_locked(P& p, M& m);
 
   // stalls.cpp
-  struct stall_report {
-    std::uint64_t goroutine = 0, parent = 0;
-    const void* spawn_site = nullptr;
-    os::thread_view view;
-    os::nanos time = 0;
-    std::size_t words = 0;
-    std::uintptr_t stack[256] = {};  // the top of it
-  };
-  struct stall_log {
-    static constexpr std::size_t k_places = 64;
-    bool is_new(std::uintptr_t place);
-
-    bool pending = false;  // `report` is to be printed
-    stall_report report;
-    os::nanos last = 0;
-    std::uintptr_t places[k_places] = {};
-    std::size_t count = 0;
-  };
   void note_stall_locked(M& m, const os::thread_view& view, os::nanos now);
-  void print_stall();
 
   // tracing.cpp
   void join_traces();
@@ -565,7 +546,7 @@ class scheduler final : private trace::source {
   intrusive_list<M, &M::all_links> all_ms_;
   intrusive_list<M, &M::idle_links> idle_ms_;
   intrusive_list<M, &M::orphan_links> orphans_;
-  stall_log stalls_;
+  os::nanos last_stall_ = 0;
   std::uint64_t stalls_seen_ = 0;  // reported or not
   goroutine_ring free_gs_;
   g_arena* arenas_ = nullptr;

@@ -9,6 +9,7 @@
 #include "os/patient_writer.h"
 #include "os/thread.h"
 #include "sched/report.h"
+#include "sched/stalls.h"
 
 namespace magpie::rt {
 namespace {
@@ -87,6 +88,7 @@ void service_main(void*) {
     const std::uint32_t seen = g_word.load(acquire);  // pairs with poke()
     const bool ends = g_ends.load(acquire);           // pairs with runtime_leaves_service()
     answer_question();
+    report_stall();
     print_text();
     answer_question();
     give_dumps();
@@ -118,6 +120,8 @@ void runtime_leaves_service() {
   g_thread.join();
   g_threads.store(0, relaxed);  // relaxed: a count
 }
+
+void wake_service() { poke(); }
 
 int service_threads() { return g_threads.load(relaxed); }  // relaxed: a count
 

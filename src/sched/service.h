@@ -22,6 +22,9 @@ void print_soon(std::string_view text);
 // How many threads it has: for deadlock.cpp. Any thread.
 int service_threads();
 
+// It looks what there is to do; see stalls.cpp.
+void wake_service();
+
 // The service calls dump_on_request() of report.h, for each of those who ask at the same time.
 // Signal-safe.
 void request_dump(dump_target);

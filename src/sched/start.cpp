@@ -152,7 +152,6 @@ void scheduler::spawner_main(void* raw) {
   for (;;) {
     const std::uint32_t seen = self.spawner_word_.load(acquire);  // pairs with wake_spawner()
     if (!self.grant_wishes()) return;
-    self.print_stall();
     os::futex_wait(self.spawner_word_, seen, std::min(self.stand_in(), self.ask_again_at_));
     if (os::now() < self.ask_again_at_) continue;
     self.ask_again_at_ = os::k_never;

@@ -1,6 +1,7 @@
 // Goroutines that end the process, each in the way its argument says.
 
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -45,28 +46,89 @@ extern "C" [[gnu::noinline]] void wait_for(future<void>& other) {
 }
 
 // Twice at the same place.
-// Until what it writes to standard error has come, however long that takes; then once more.
-extern "C" [[gnu::noinline]] void block_somewhere() {
-  alarm(100);
-  int ends[2];
-  const int standard_error = dup(2);
-  if (pipe(ends) != 0 || dup2(ends[1], 2) < 0) std::abort();
-  std::string report;
-  for (bool twice = false; !twice;) {
-    twice = report.find("created by ") != std::string::npos;
-    struct pollfd wait {
-      ends[0], POLLIN, 0
-    };
-    poll(&wait, 1, twice ? 300 : 90'000);  // one place
+// What comes to standard error while it exists; passed on at the end.
+class own_error {
+ public:
+  own_error() : standard_error_(dup(2)) {
+    if (pipe(ends_) != 0 || dup2(ends_[1], 2) < 0) std::abort();
+    fcntl(ends_[0], F_SETFL, O_NONBLOCK);
+  }
+  ~own_error() {
+    dup2(standard_error_, 2);
+    if (write(2, text_.data(), text_.size()) < 0) std::abort();
+  }
+
+  // Blocks the thread until something has come.
+  [[gnu::always_inline]] void wait(int milliseconds) {
+    pollfd one{ends_[0], POLLIN, 0};
+    poll(&one, 1, milliseconds);
     asm volatile("");
-    fcntl(ends[0], F_SETFL, O_NONBLOCK);
     char part[4096];
-    for (ssize_t got; (got = read(ends[0], part, sizeof part)) > 0;) {
-      report.append(part, static_cast<std::size_t>(got));
+    for (ssize_t got; (got = read(ends_[0], part, sizeof part)) > 0;) {
+      text_.append(part, static_cast<std::size_t>(got));
     }
   }
-  dup2(standard_error, 2);
-  if (write(2, report.data(), report.size()) < 0) std::abort();
+  int reports() const {
+    int count = 0;
+    for (std::size_t at = 0; (at = text_.find("\ncreated by ", at)) != text_.npos; ++at) ++count;
+    return count;
+  }
+
+ private:
+  const int standard_error_;
+  int ends_[2];
+  std::string text_;
+};
+
+// Until it has been reported, however long that takes; then once more, at the same place.
+extern "C" [[gnu::noinline]] void block_somewhere() {
+  alarm(100);
+  own_error error;
+  for (bool over = false; !over;) {
+    over = error.reports() == 1;
+    error.wait(over ? 300 : 90'000);
+  }
+}
+
+// The same function of the C library, but called from two places.
+extern "C" [[gnu::noinline]] void block_here_and_there() {
+  alarm(100);
+  own_error error;
+  while (error.reports() < 1) error.wait(90'000);
+  this_goroutine::yield();  // it has its P back: this was one stall
+  while (error.reports() < 2) error.wait(90'000);
+}
+
+// One sleeps with a lock of the dynamic linker, which names of functions take. Until it goes on,
+// others need threads.
+extern "C" [[gnu::noinline]] void block_in_linker() {
+  alarm(100);
+  static int ends[2];
+  if (pipe(ends) != 0) std::abort();
+  std::atomic<int> readers{0};
+  wait_group all;
+  all.go([] {
+    dl_iterate_phdr(
+        [](dl_phdr_info*, std::size_t, void*) {
+          char byte;
+          return read(ends[0], &byte, 1) == 1 ? 1 : -1;
+        },
+        nullptr);
+  });
+  this_goroutine::sleep_for(std::chrono::milliseconds(200));  // it is found
+  int others[2];
+  if (pipe(others) != 0) std::abort();
+  for (int i = 0; i < 20; ++i) {
+    all.go([&] {
+      ++readers;
+      char byte;
+      if (read(others[0], &byte, 1) < 0) std::abort();
+    });
+  }
+  while (readers < 20) this_goroutine::yield();
+  close(others[1]);
+  if (write(ends[1], "x", 1) != 1) std::abort();
+  all.wait();
 }
 
 [[gnu::noinline]] void write_to(volatile int* place) { *place = 1; }
@@ -316,6 +378,16 @@ int main(int, char** arguments) {
       }
       all.wait();
     });
+    std::puts("ended");
+  }
+  if (way == "stalls") {
+    run([] {
+      auto blocked = async([] { block_here_and_there(); });
+      while (!blocked.ready()) this_goroutine::sleep_for(std::chrono::milliseconds(1));
+    });
+  }
+  if (way == "stall_in_linker") {
+    run([] { block_in_linker(); });
     std::puts("ended");
   }
   if (way == "stall" || way == "silent_stall") {

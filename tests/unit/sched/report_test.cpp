@@ -183,6 +183,24 @@ TEST(Report, AStallIsReportedOncePerPlace) {
   EXPECT_EQ(end.output.find("blocks its thread", first + 1), std::string::npos) << end.output;
 }
 
+TEST(Report, TwoPlacesThatBlockInTheSameFunctionOfALibraryAreTwo) {
+  const program_end end = run_goroutines("stalls", {"MAGPIE_PROCS=1"});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = end.output.find("blocks its thread", at)) != std::string::npos;) {
+    ++count;
+    ++at;
+  }
+  EXPECT_EQ(count, 2u) << end.output;
+}
+
+// Names cannot be found meanwhile; everything else goes on.
+TEST(Report, AStallWithALockOfTheLinkerStopsNobody) {
+  const program_end end = run_goroutines("stall_in_linker", {"MAGPIE_PROCS=1"});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("ended\n"));
+}
+
 TEST(Report, StallsCanBeSilenced) {
   const program_end end =
       run_goroutines("silent_stall", {"MAGPIE_PROCS=1", "MAGPIE_DEBUG=stalls=0"});
