@@ -57,6 +57,12 @@ void scheduler::begin_pause() {
 
 bool scheduler::look_at_pause(os::nanos now) {
   bool all_rest = true;
+  {
+    // A new thread may not come before the pause is over: making one allocates, and somebody may
+    // have been stopped inside malloc.
+    const os::lock_guard hold(lock_);
+    while (P* const p = take_wished_p_locked()) rest_retired_locked(p);
+  }
   for (int i = 0; i < ps_made_.load(acquire); ++i) {  // pairs with the release in resize()
     P& p = *ps_[i];
     P* taken = nullptr;

@@ -82,10 +82,18 @@ void scheduler::rest_retired_locked(P* p) {
   turn_off_locked(*p);
 }
 
-// Those that were stopped on a P that is not to be used any more have their turns elsewhere.
+// Those that were stopped on a P that is not to be used any more have their turns elsewhere. Where
+// a P waits for its thread, at once: that may never be made before one of them goes on, who was
+// stopped inside malloc.
 void scheduler::move_stopped_locked(P& p) {
   while (&p != ps_[0] && p.stopped.first != nullptr) {
-    push_stopped_locked(*ps_[0], *pop_stopped_locked(p));
+    M* const m = pop_stopped_locked(p);
+    m->handed_p = take_usable_wished_p_locked();
+    if (m->handed_p != nullptr) {
+      m->wake.wake();
+    } else {
+      push_stopped_locked(*ps_[0], *m);
+    }
   }
 }
 

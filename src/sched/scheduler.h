@@ -335,6 +335,7 @@ class scheduler final : private trace::source {
   void request_spare_locked();
   bool count_new_thread_locked();
   P* take_wished_p_locked();
+  P* take_usable_wished_p_locked();
   void take_wish(M& m);
   bool grant_wishes();
   void wake_spawner();

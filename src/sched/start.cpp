@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 
 #include "fiber/sanitizer.h"
 #include "os/environment.h"
@@ -123,6 +124,16 @@ P* scheduler::take_wished_p_locked() {
   const thread_wish wish = wishes_[--wish_count_];
   if (wish.spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: counts only, see idle.cpp
   return wish.p;
+}
+
+// The same, but none that is to be given up.
+P* scheduler::take_usable_wished_p_locked() {
+  for (int i = 0; i < wish_count_; ++i) {
+    if (wishes_[i].p->retired.load(relaxed)) continue;  // relaxed: written under the lock
+    std::swap(wishes_[i], wishes_[wish_count_ - 1]);
+    return take_wished_p_locked();
+  }
+  return nullptr;
 }
 
 // There can be no more threads: the P rests, and what it had to run waits in the global queue.
