@@ -11,6 +11,7 @@
 
 #include <magpie/magpie.h>
 
+#include "fiber/sanitizer.h"
 #include "sched/scheduler.h"
 
 using namespace magpie;
@@ -23,6 +24,8 @@ std::atomic<bool> g_is_held{false};
 
 }  // namespace
 
+// The sanitizers have their own.
+#if !defined(MAGPIE_ASAN) && !defined(MAGPIE_TSAN)
 void* operator new(std::size_t size) {
   if (g_is_held) ++g_waiting;
   const std::lock_guard hold(g_heap);
@@ -31,6 +34,7 @@ void* operator new(std::size_t size) {
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#endif
 
 namespace {
 
