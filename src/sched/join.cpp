@@ -74,11 +74,13 @@ bool meeting::wait_until(time_point deadline) noexcept {
   return true;
 }
 
+// Inside the gate from the first step to the last: a waiter whose time is up waits for the last one
+// with a P, and who is stopped in between may need that.
 void meeting::finish() noexcept {
+  const entry inside;
   // release: what the goroutine did is visible to whoever sees the mark; acquire: the waiter.
   void* const found = state_.exchange(k_done, acq_rel);
   if (found == nullptr) return;
-  const entry inside;
   auto& waits = *static_cast<join_waiter*>(found);
   if (waits.decide(this)) {
     waits.wake(inside.m());

@@ -18,6 +18,7 @@
 #include <magpie/detail/countdown.h>
 
 #include <magpie/errors.h>
+#include <magpie/go.h>
 #include <magpie/wait_group.h>
 
 #include "os/thread.h"
@@ -35,7 +36,8 @@ constexpr wait_reason reason_of(countdown::kind k) {
 
 }  // namespace
 
-void countdown::wait(kind k) {
+// False: the number is zero.
+bool countdown::wait_unless_zero(kind k) {
   entry inside;
   object_guard held(lock_);
   state found = state_.load(relaxed);  // relaxed: the exchange decides
@@ -46,14 +48,20 @@ void countdown::wait(kind k) {
     me.object = this;
     wait_node node{me};
     push_back(waiting_, node);
-    return inside.block(me, reason_of(k), held);
+    inside.block(me, reason_of(k), held);
+    return true;
   }
-  held.unlock();
+  return false;
+}
+
+// Outside the gate: the owner may have been stopped on its way to wake_all(), and need the P.
+void countdown::wait(kind k) {
+  if (wait_unless_zero(k)) return;
   const auto owner_is_about = [this] {
     const state now = read();
     return now <= k_wake && (now & k_wake) != 0;
   };
-  while (owner_is_about()) os::yield_thread();
+  while (owner_is_about()) this_goroutine::yield();
 }
 
 void countdown::wake_all() {

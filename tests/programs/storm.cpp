@@ -1,6 +1,6 @@
 // Goroutines that do what is easily broken by being stopped in the middle: the heap, exceptions,
 // streams, locks, thread-locals, errno, the rounding mode, vector registers, fork. Meant to run
-// with MAGPIE_DEBUG=preemptstorm=US. Arguments: seconds, and what to do (all, or its name).
+// with MAGPIE_DEBUG=preemptstorm=US. Arguments: seconds, what to do (all, or its name), Ps.
 //
 // Prints how often somebody was stopped, and exits with 1 if any result was wrong.
 
@@ -183,6 +183,20 @@ void runtime_calls(std::uint64_t seed) {
   }
 }
 
+// Ends that come when the time is up, or when one more begins to wait.
+void ends(std::uint64_t seed) {
+  auto later = async([seed] { this_goroutine::sleep_for(std::chrono::microseconds(seed % 40)); });
+  while (!later.wait_for(std::chrono::microseconds(seed % 37))) {
+  }
+  wait_group done;
+  done.add(1);
+  auto second = async([&] { done.wait(); });
+  auto ender = async([&] { done.done(); });
+  done.wait();
+  second.get();
+  ender.get();
+}
+
 void forks([[maybe_unused]] std::uint64_t seed) {
 #ifndef SANITIZED
   if (seed % 8 == 0) {
@@ -209,7 +223,8 @@ constexpr kind k_kinds[] = {
     {"streams", streams},     {"stdio", stdio},
     {"maps", maps},           {"mutexes", mutexes},
     {"vectors", vectors},     {"thread_state", thread_state},
-    {"calls", runtime_calls}, {"forks", forks},
+    {"calls", runtime_calls}, {"ends", ends},
+    {"forks", forks},
 };
 
 void repeat(const kind& what, std::uint64_t seed) {
@@ -230,7 +245,7 @@ int main(int argc, char** argv) {
   g_channel = &shared;
   std::uint64_t stops = 0;
   {
-    runtime r({.procs = 2});
+    runtime r({.procs = argc > 3 ? std::atoi(argv[3]) : 2});
     r.run([&] {
       wait_group all;
       for (std::uint64_t copy = 0; copy < 2; ++copy) {

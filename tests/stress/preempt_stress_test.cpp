@@ -33,15 +33,19 @@ int times_longer() {
 }
 
 void expect_calm_in_storm(const std::string& what, int seconds,
-                          std::vector<std::string> settings = {}) {
+                          std::vector<std::string> settings = {}, int ps = 2) {
   settings.push_back("MAGPIE_DEBUG=preemptstorm=25");
   const auto end = rt::testing::run_program(
-      "storm", {std::to_string(seconds * times_longer()), what}, std::move(settings));
+      "storm", {std::to_string(seconds * times_longer()), what, std::to_string(ps)},
+      std::move(settings));
   EXPECT_EQ(end.exit_code, 0) << end.output << "ended by signal " << end.signal;
   EXPECT_THAT(end.output, ::testing::ContainsRegex("stopped [0-9][0-9]+ times")) << "no storm";
 }
 
 TEST(PreemptStress, HeapExceptionsStreamsLocksAndRegisters) { expect_calm_in_storm("all", 3); }
+
+// Who waits for somebody's next step must not keep the only P from that one.
+TEST(PreemptStress, EndsWithOneP) { expect_calm_in_storm("ends", 2, {}, 1); }
 
 TEST(PreemptStress, Forks) {
   if (k_sanitized) GTEST_SKIP() << "a sanitizer's child of a fork may not do much";

@@ -45,6 +45,7 @@ class MAGPIE_API countdown {
   void wake_all();
 
  private:
+  bool wait_unless_zero(kind);
   // acquire pairs with change() and the end of wake_all().
   state read() const { return state_.load(std::memory_order_acquire); }
 
