@@ -69,14 +69,13 @@ TEST_F(Faults, AThreadThatWasRefusedIsAskedForAgainThoughNothingHappens) {
   ASSERT_EQ(pipe(ends), 0);
   const std::uint64_t before = rt::os::faults_made(fault_call::clone);
   runtime r({.procs = 1});
-  std::jthread relents;
+  const std::jthread relents([&] {
+    while (rt::os::faults_made(fault_call::clone) == before) std::this_thread::yield();
+    rt::os::set_faults(nullptr);
+  });
   r.run([&] {
-    go([&] { EXPECT_EQ(write(ends[1], "x", 1), 1); });
-    relents = std::jthread([&] {
-      while (rt::os::faults_made(fault_call::clone) == before) std::this_thread::yield();
-      rt::os::set_faults(nullptr);
-    });
     rt::os::set_faults("clone:EAGAIN:1/1");
+    go([&] { EXPECT_EQ(write(ends[1], "x", 1), 1); });
     char got = 0;
     blocking(hand_off_now, [&] { EXPECT_EQ(read(ends[0], &got, 1), 1); });
     EXPECT_EQ(got, 'x');
