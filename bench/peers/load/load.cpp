@@ -6,6 +6,12 @@
 // starts the server, which prints "listening <port>", keeps 100 connections busy with 64 bytes each
 // for four seconds, and prints rate and latency as the other programs here do. The first one and a
 // half do not count: a server that traces itself has looked up its names by then. One thread.
+//
+//   load modes <procs> <seconds> <server program> [its arguments]
+//
+// compares a server without a trace, one that traces itself (into the file MAGPIE_BENCH_TRACE) and
+// one with a flight recorder: all three run, and get a tenth of a second of work each, in turn. What
+// is compared is their processor time for a request: the rate goes up and down with the machine.
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,6 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,7 +50,7 @@ struct server {
   int port;
 };
 
-server start(char** words) {
+server start(char** words, const char* variable = nullptr, const char* value = "1") {
   int ends[2];
   if (pipe(ends) != 0) fail("pipe");
   const pid_t process = fork();
@@ -53,6 +60,7 @@ server start(char** words) {
     dup2(ends[1], 1);
     close(ends[0]);
     close(ends[1]);
+    if (variable != nullptr) setenv(variable, value, 1);
     execv(words[0], words);
     fail(words[0]);
   }
@@ -94,8 +102,25 @@ class client {
       event.data.u32 = static_cast<std::uint32_t>(i);
       epoll_ctl(poll_, EPOLL_CTL_ADD, connections_.back().fd, &event);
     }
+    start();
+  }
+
+  void start() {
     for (connection& each : connections_) request(each);
   }
+  // Until every request has its answer.
+  void stop() {
+    for (connection& each : connections_) {
+      char bytes[k_size];
+      while (each.received < k_size) {
+        const ssize_t got = recv(each.fd, bytes, k_size - each.received, 0);
+        if (got <= 0) fail("recv");
+        each.received += static_cast<std::size_t>(got);
+      }
+    }
+    answers_ += connections_.size();
+  }
+  std::size_t answers() const { return answers_; }  // since the beginning
 
   // Returns the rate, in requests per second.
   double run(nanoseconds duration) {
@@ -137,13 +162,69 @@ class client {
     one.received += static_cast<std::size_t>(got);
     if (one.received < k_size) return;
     times_.push_back(static_cast<double>(nanoseconds(clock_type::now() - one.sent).count()));
+    ++answers_;
     request(one);
   }
 
   const int poll_;
+  std::size_t answers_ = 0;
   std::vector<connection> connections_;
   std::vector<double> times_;  // of the answers
 };
+
+// User and system time of all its threads.
+double processor_nanos(pid_t process) {
+  clockid_t clock;
+  timespec time;
+  if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) fail("clock");
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+void end(const server& one) {
+  kill(one.process, SIGKILL);
+  waitpid(one.process, nullptr, 0);
+}
+
+// One of the three, and what it has used since it had warmed up.
+class contender {
+ public:
+  contender(const char* mode, const server& of) : mode_(mode), server_(of), load_(of.port) {
+    load_.run(milliseconds(1500));
+    load_.stop();
+  }
+  void begin() {
+    used_before_ = processor_nanos(server_.process);
+    answers_before_ = load_.answers();
+  }
+  void take_turn() {
+    load_.start();
+    load_.run(milliseconds(100));
+    load_.stop();
+  }
+  void report(const char* procs) const {
+    std::printf("workload=%s procs=%s value=%.1f unit=ns\n", mode_, procs,
+                (processor_nanos(server_.process) - used_before_) /
+                    static_cast<double>(load_.answers() - answers_before_));
+    end(server_);
+  }
+
+ private:
+  const char* const mode_;
+  const server server_;
+  client load_;
+  double used_before_ = 0;
+  std::size_t answers_before_ = 0;
+};
+
+void compare_modes(const char* procs, int seconds, char** words) {
+  const char* const file = std::getenv("MAGPIE_BENCH_TRACE");
+  contender all[] = {{"off", start(words)},
+                     {"tracing", start(words, "MAGPIE_TRACE", file != nullptr ? file : "/dev/null")},
+                     {"flight", start(words, "MAGPIE_BENCH_FLIGHT")}};
+  for (contender& each : all) each.begin();
+  for (int i = 0; i < 10 * seconds; ++i) all[i % 3].take_turn();
+  for (const contender& each : all) each.report(procs);
+}
 
 }  // namespace
 
@@ -152,15 +233,18 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: load <name> <procs> <divisor> <server> [its arguments]\n");
     return 2;
   }
-  const int divisor = std::max(1, std::atoi(argv[3]));
+  const int number = std::max(1, std::atoi(argv[3]));
+  if (std::string(argv[1]) == "modes") {
+    compare_modes(argv[2], number, argv + 4);
+    return 0;
+  }
   const server echo = start(argv + 4);
   client all(echo.port);
-  all.run(milliseconds(1500) / divisor);
-  const double rate = all.run(milliseconds(2500) / divisor);
+  all.run(milliseconds(1500) / number);
+  const double rate = all.run(milliseconds(2500) / number);
   const double p50 = all.microseconds_at(0.5), p99 = all.microseconds_at(0.99);
   std::printf("workload=%s procs=%s value=%.0f unit=req/s\n", argv[1], argv[2], rate);
   std::printf("workload=%s_p50 procs=%s value=%.1f unit=us\n", argv[1], argv[2], p50);
   std::printf("workload=%s_p99 procs=%s value=%.1f unit=us\n", argv[1], argv[2], p99);
-  kill(echo.process, SIGKILL);
-  waitpid(echo.process, nullptr, 0);
+  end(echo);
 }
