@@ -113,8 +113,8 @@ MAGPIE_API void add_local(local_key, void* value, void (*destroy)(void*));
 }  // namespace detail
 
 // Each goroutine its own T, made by its default constructor on first use and destroyed when the
-// goroutine ends, even if the goroutine_local was destroyed before that. Plain threads have one
-// each, too.
+// goroutine ends, even if the goroutine_local was destroyed before that: before run(), get() or
+// wait() return to who waits for its end. Plain threads have one each, too.
 template <class T>
 class goroutine_local {
  public:

@@ -92,6 +92,13 @@ G* begin_spawn(const spawn_request& request) {
 
 void* closure_of(G* g) noexcept { return g->closure; }
 
+void destroy_locals(void* closure) noexcept {
+  // The G around it, which is aligned to its size.
+  const auto at = reinterpret_cast<std::uintptr_t>(closure) & ~(alignof(G) - 1);
+  G& g = *reinterpret_cast<G*>(at);
+  if (g.extra != nullptr) rt::destroy_locals(g);
+}
+
 void finish_spawn(G* g, const task_type& task) noexcept {
   M* const m = enter();
   const destination to = find_destination(&scheduler::home_of(g), m);

@@ -197,8 +197,8 @@ M* scheduler::run_body(M* m, G* g) {
   g->task = nullptr;
   leave(m);
   run_task(*task, g->closure);
-  // One that is locked to its thread is found by what it has until it is buried: its P may be taken
-  // before the gate.
+  // What the destructor of the closure has made; the others are gone. One that is locked to its
+  // thread is found by what it has until it is buried: its P may be taken before the gate.
   if (g->extra != nullptr) destroy_locals(*g);
   if (g->extra != nullptr && !g->locked) drop_extra(*g);
   return enter();

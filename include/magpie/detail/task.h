@@ -60,12 +60,22 @@ MAGPIE_API void* closure_of(rt::G*) noexcept;
 MAGPIE_API void finish_spawn(rt::G*, const task_type&) noexcept;
 MAGPIE_API void cancel_spawn(rt::G*) noexcept;
 
+// The values of goroutine_local that the goroutine with this closure has.
+MAGPIE_API void destroy_locals(void* closure) noexcept;
+
+// They end before the callable does: with that one, somebody may learn that the goroutine is over.
+struct end_of_locals {
+  void* closure;
+  ~end_of_locals() { destroy_locals(closure); }
+};
+
 template <class F>
 void call_inline(void* closure) {
   struct destroyer {
     F& f;
     ~destroyer() { f.~F(); }
   } guard{*std::launder(static_cast<F*>(closure))};
+  const end_of_locals locals{closure};
   std::move(guard.f)();
 }
 
@@ -74,6 +84,7 @@ void call_on_heap(void* closure) {
   F* block;
   __builtin_memcpy(&block, closure, sizeof block);
   const std::unique_ptr<F> guard(block);
+  const end_of_locals locals{closure};
   std::move (*block)();
 }
 

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <magpie/magpie.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <new>
@@ -55,6 +56,46 @@ TEST(GoroutineLocal, EndsWithItsGoroutine) {
     EXPECT_EQ(counted::alive, 1);
   });
   EXPECT_EQ(counted::alive, 0);
+}
+
+// Others run while it ends.
+struct slow_to_end {
+  static inline std::atomic<int> alive{0};
+  slow_to_end() { ++alive; }
+  ~slow_to_end() {
+    for (int i = 0; i < 5; ++i) this_goroutine::yield();
+    --alive;
+  }
+};
+
+TEST(GoroutineLocal, HasEndedWhenTheEndIsKnown) {
+  static goroutine_local<slow_to_end> local;
+  const auto use = [] { (void)local.get(); };
+  runtime r({.procs = 1});
+  r.run([&] {
+    future<void> result = async(use);
+    while (!result.ready()) this_goroutine::yield();
+    EXPECT_EQ(slow_to_end::alive, 0);
+
+    async([use, large = std::array<char, 100>()] { use(); }).get();
+    EXPECT_EQ(slow_to_end::alive, 0);
+
+    wait_group all;
+    for (int i = 0; i < 3; ++i) all.go(use);
+    all.wait();
+    EXPECT_EQ(slow_to_end::alive, 0);
+
+    group together;
+    together.go(use);
+    together.go([use] {
+      use();
+      this_goroutine::exit();
+    });
+    together.wait();
+    EXPECT_EQ(slow_to_end::alive, 0);
+    use();
+  });
+  EXPECT_EQ(slow_to_end::alive, 0);
 }
 
 // One after the other in the same memory: neither its value nor its type is that of the one before.
