@@ -72,7 +72,7 @@ struct alignas(k_cache_line) P {
     std::uint64_t since = 0;    // ticks
     std::uint64_t turns = 0;    // of this P, then
     const P* victim = nullptr;  // null: nobody in particular
-    std::uint64_t victim_turns = 0;
+    std::uint64_t others_turns = 0;
     int poor = 0;  // so many in a row were not worth it
     std::uint64_t hold_back_until = 0;
   } loot;  // see steal.cpp

@@ -237,8 +237,9 @@ class scheduler final : private trace::source {
   run_queue::popped from_global_queue(M& m);
 
   // steal.cpp
-  static void begin_loot(M& m, std::size_t count, const P* victim);
-  static void judge_loot(P& p);
+  void begin_loot(M& m, std::size_t count, const P* victim);
+  void judge_loot(P& p);
+  std::uint64_t turns_of_others(const P& thief, const P* victim) const;
   std::uint64_t progress_of_all() const;
   bool holds_back(M& m);
   void rest_held_back(int looks);

@@ -73,7 +73,17 @@ constexpr os::nanos k_quick = 2'000;  // between two turns, or spawns
 
 }  // namespace
 
-// `victim`: null where it is not known who lost them.
+// How many turns the victim has had; null: it is not known who lost them, so all but the thief.
+std::uint64_t scheduler::turns_of_others(const P& thief, const P* victim) const {
+  if (victim != nullptr) return victim->turns.read();
+  std::uint64_t sum = 0;
+  const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
+  for (int i = 0; i < count; ++i) {
+    if (ps_[i] != &thief) sum += ps_[i]->turns.read();
+  }
+  return sum;
+}
+
 void scheduler::begin_loot(M& m, std::size_t count, const P* victim) {
   m.vain_searches = 0;
   auto& loot = m.p->loot;
@@ -81,7 +91,7 @@ void scheduler::begin_loot(M& m, std::size_t count, const P* victim) {
   loot.since = os::ticks();
   loot.turns = m.p->turns.read();
   loot.victim = victim;
-  if (victim != nullptr) loot.victim_turns = victim->turns.read();
+  loot.others_turns = turns_of_others(*m.p, victim);
 }
 
 // With an empty queue: what was brought over is done.
@@ -92,9 +102,9 @@ void scheduler::judge_loot(P& p) {
   const auto count = static_cast<os::nanos>(std::exchange(loot.count, 0));
   const os::nanos took = os::ticks_to_nanos(now - loot.since);
   const auto turns = static_cast<os::nanos>(p.turns.read() - loot.turns);
-  const bool won_nothing =
-      loot.victim != nullptr &&
-      k_much_busier * static_cast<os::nanos>(loot.victim->turns.read() - loot.victim_turns) < turns;
+  const auto others =
+      static_cast<os::nanos>(turns_of_others(p, loot.victim) - loot.others_turns);
+  const bool won_nothing = k_much_busier * others < turns;
   if (took / (won_nothing ? std::max(count, turns) : count) >= k_cost_of_one) {
     loot.poor = 0;
     return;
