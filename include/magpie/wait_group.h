@@ -93,18 +93,16 @@ struct counted_task {
   code_address function() const noexcept requires has_function<F> { return function_in(f); }
 
   void operator()() && {
-    try {
-      if constexpr (std::is_trivially_destructible_v<F>) {
-        std::move(f)();
-      } else {
-        F mine(std::move(f));  // gone before done()
-        std::move(mine)();
-      }
-    } catch (const goroutine_exit&) {
-      group->done();
-      throw;
+    if constexpr (std::is_trivially_destructible_v<F>) {
+      std::move(f)();
+    } else {
+      F mine(std::move(f));  // gone before done()
+      std::move(mine)();
     }
+  }
+  end_told over() {
     group->done();
+    return {};
   }
 };
 

@@ -60,14 +60,36 @@ MAGPIE_API void* closure_of(rt::G*) noexcept;
 MAGPIE_API void finish_spawn(rt::G*, const task_type&) noexcept;
 MAGPIE_API void cancel_spawn(rt::G*) noexcept;
 
+// By its type, over() of a task is told from one of the user's.
+struct end_told {};
+
 // The values of goroutine_local that the goroutine with this closure has.
 MAGPIE_API void destroy_locals(void* closure) noexcept;
 
-// They end before the callable does: with that one, somebody may learn that the goroutine is over.
-struct end_of_locals {
-  void* closure;
-  ~end_of_locals() { destroy_locals(closure); }
-};
+// The locals end before the callable does, and before its over(), if it has one: by either, somebody
+// may learn that the goroutine has ended.
+template <class F>
+[[gnu::always_inline]] inline void call_to_the_end(F& f, void* closure) {
+  struct end_of_locals {
+    void* closure;
+    ~end_of_locals() { destroy_locals(closure); }
+  };
+  if constexpr (requires {
+                  { f.over() } -> std::same_as<end_told>;
+                }) {
+    try {
+      const end_of_locals locals{closure};
+      std::move(f)();
+    } catch (const goroutine_exit&) {
+      f.over();
+      throw;
+    }
+    f.over();
+  } else {
+    const end_of_locals locals{closure};
+    std::move(f)();
+  }
+}
 
 template <class F>
 void call_inline(void* closure) {
@@ -75,8 +97,7 @@ void call_inline(void* closure) {
     F& f;
     ~destroyer() { f.~F(); }
   } guard{*std::launder(static_cast<F*>(closure))};
-  const end_of_locals locals{closure};
-  std::move(guard.f)();
+  call_to_the_end(guard.f, closure);
 }
 
 template <class F>
@@ -84,8 +105,7 @@ void call_on_heap(void* closure) {
   F* block;
   __builtin_memcpy(&block, closure, sizeof block);
   const std::unique_ptr<F> guard(block);
-  const end_of_locals locals{closure};
-  std::move (*block)();
+  call_to_the_end(*block, closure);
 }
 
 template <class F>

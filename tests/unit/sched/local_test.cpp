@@ -148,8 +148,7 @@ TEST(GoroutineLocal, FirstUseByManyAtOnce) {
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&, t] {
         ++ready;
-        while (ready != 4) {
-        }
+        while (ready != 4) std::this_thread::yield();
         local.get() = t;
         EXPECT_EQ(local.get(), t);
       });
