@@ -106,17 +106,17 @@ static void ask_and_do_not_read() {
   int ends[2];
   if (pipe(ends) != 0 || fcntl(ends[1], F_SETPIPE_SZ, 4096) < 0) std::abort();
   runtime r({.procs = 1});
-  const channel<int> never;
+  const channel<int> unsent;
   r.run([&] {
     for (int i = 0; i < 100; ++i) {
-      go({.name = "number " + std::to_string(i)}, [=] { wait_in_channel(never); });
+      go({.name = "number " + std::to_string(i)}, [=] { wait_in_channel(unsent); });
     }
   });
   sigval value{};
   value.sival_int = k_dump_here + ends[1];
   if (sigqueue(getpid(), SIGQUIT, value) != 0) std::abort();
   for (int there = 0; there == 0; usleep(1000)) ioctl(ends[0], FIONREAD, &there);
-  never.close();
+  unsent.close();
 }
 
 // Reads from a pipe until all who write to it have closed it.
@@ -177,15 +177,15 @@ static void quit_with_unread_error() {
     std::abort();
   }
   runtime r({.procs = 1});
-  const channel<int> never;
+  const channel<int> unsent;
   r.run([&] {
     for (int i = 0; i < 100; ++i) {
-      go({.name = "number " + std::to_string(i)}, [=] { wait_in_channel(never); });
+      go({.name = "number " + std::to_string(i)}, [=] { wait_in_channel(unsent); });
     }
   });
   std::raise(SIGQUIT);
   for (int there = 0; there == 0; usleep(1000)) ioctl(ends[0], FIONREAD, &there);
-  never.close();
+  unsent.close();
 }
 
 int main(int, char** argv) {

@@ -284,7 +284,7 @@ int main(int, char** arguments) {
   // The last thread to fall asleep is that of a locked goroutine, and main waits after that.
   if (way == "locked_deadlock") {
     alarm(60);
-    future<void> never = async([] {
+    future<void> unfinished = async([] {
       const thread_lock lock;
       const auto start = clock::now();
       while (clock::now() - start < std::chrono::milliseconds(20)) {
@@ -293,7 +293,7 @@ int main(int, char** arguments) {
       receive_from(nobody_sends);
     });
     usleep(200'000);
-    never.wait();
+    unfinished.wait();
   }
   // The only thread is locked to a goroutine that waits for another.
   if (way == "locked_at_limit") {
@@ -348,11 +348,11 @@ int main(int, char** arguments) {
   }
   if (way == "two_waiters") {
     run([] {
-      static future<void> never = async([] { wait_for_ever(); });
+      static future<void> unfinished = async([] { wait_for_ever(); });
       this_goroutine::yield();
-      go([] { never.wait(); });
+      go([] { unfinished.wait(); });
       this_goroutine::yield();
-      never.wait();
+      unfinished.wait();
     });
   }
   // With a lock of the scheduler held. What reports it needs memory again.
