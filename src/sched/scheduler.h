@@ -540,7 +540,7 @@ class scheduler final : private trace::source {
   atomic<os::nanos> monitor_until_{os::k_never};
   atomic<bool> monitor_naps_{false};  // for long: nobody waited
 
-  alignas(k_cache_line) mutable os::lock lock_{os::lock_rank::scheduler};
+  alignas(k_cache_line) mutable os::member_lock lock_{os::lock_rank::scheduler};
   // All below under lock_.
   global_queue global_;  // but for its length
   intrusive_list<P, &P::idle_links> idle_ps_;
