@@ -509,6 +509,7 @@ class scheduler final : private trace::source {
 
   // pause.cpp
   friend class world;
+  void join_pause();
   void begin_pause();
   bool look_at_pause(os::nanos now);  // true: nobody runs
   void end_pause();
