@@ -393,6 +393,32 @@ TEST(SetProcs, BetweenTheBeginningAndTheEndOfABlockingCall) {
   });
 }
 
+// Whoever looks for work with such a P does not leave it where the others find it: for one, nobody
+// would see a deadlock then.
+TEST(SetProcs, APThatIsNotToBeUsedIsNotIdle) {
+  constexpr int k_rounds = 300;
+  const auto comes_soon = [](auto condition) {
+    const auto end = clock::now() + std::chrono::milliseconds(2);
+    while (!condition() && clock::now() < end) {
+    }
+  };
+  runtime r({.procs = 1});
+  for (int i = 0; i < k_rounds; ++i) {
+    r.set_procs(2);
+    r.run([&] {
+      std::atomic<bool> elsewhere{false};
+      future<void> stolen = async([&] { elsewhere = true; });
+      comes_soon([&] { return elsewhere.load(); });
+      comes_soon([&] { return r.read_stats().spinning == 1; });  // the thief looks for more
+      r.set_procs(1);
+      stolen.get();
+    });
+    stats now = r.read_stats();
+    while (now.idle_threads != now.threads || now.idle_procs == 0) now = r.read_stats();
+    ASSERT_EQ(now.idle_procs, 1) << "in round " << i;
+  }
+}
+
 TEST(Run, WithSettingsThatDoNotFitIsMisuse) {
   EXPECT_EQ(run(config{}, [] { return 1; }), 1);
   EXPECT_EQ(run(config{}, [] { return 2; }), 2) << "the same settings are fine";
