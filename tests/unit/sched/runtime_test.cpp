@@ -197,6 +197,28 @@ TEST(Runtime, WaitsForThoseWhoSleepWithoutUsingTheProcessor) {
   EXPECT_TRUE(rt::testing::thread_count_becomes(threads));
 }
 
+// The only thread belongs to one who waits for a plain thread.
+TEST(Runtime, WaitsForAThreadWithoutUsingTheProcessor) {
+  constexpr auto k_wait = std::chrono::milliseconds(700);
+  runtime r({.procs = 1, .max_threads = 1});
+  std::atomic<bool> locked{false}, other_ran{false};
+  event go_on;
+  r.go([&] {
+    const thread_lock lock;
+    locked = true;
+    go_on.wait();
+  });
+  while (!locked) std::this_thread::yield();
+  r.go([&] { other_ran = true; });
+  const auto before = cpu_time_of_process();
+  std::this_thread::sleep_for(k_wait);
+  constexpr int k_slower = rt::sanitizer::k_thread || rt::sanitizer::k_address ? 3 : 1;
+  EXPECT_LT(cpu_time_of_process() - before, k_slower * std::chrono::milliseconds(50));
+  EXPECT_FALSE(other_ran) << "the premise of the test";
+  go_on.set();
+  while (!other_ran) std::this_thread::yield();
+}
+
 TEST(Runtime, EndsThoughNobodyEverUsedIt) {
   for (int i = 0; i < 50; ++i) const runtime r({.procs = 3});
 }
