@@ -98,7 +98,7 @@ class stack_pool {
   void cool_free_slots(shelf&, std::size_t keep);
   std::size_t guard_mappings_allowed() const;
 
-  mutable os::lock lock_{os::lock_rank::stack_pool};
+  mutable os::member_lock lock_{os::lock_rank::stack_pool};
   // All below is guarded by lock_.
   const guard_kind guards_;
   const std::size_t mapping_limit_;

@@ -25,10 +25,11 @@ enum class lock_rank : std::uint8_t {
   leaf,           // guards something that calls nothing
 };
 
+// Nothing happens at its end: threads go on while the process ends, and with them those locks that
+// have static storage.
 class lock {
  public:
   explicit constexpr lock(lock_rank rank) : rank_(rank) {}
-  ~lock();
   lock(const lock&) = delete;
   lock& operator=(const lock&) = delete;
 
@@ -49,10 +50,19 @@ class lock {
     held_with_waiters = 2,  // release() must wake one
   };
 
+  friend class member_lock;
   void acquire_slow();
 
   futex_word word_{free};
   const lock_rank rank_;
+};
+
+// Part of something that is destroyed, which nobody may use any more by then. Checked in debug
+// builds.
+class member_lock : public lock {
+ public:
+  using lock::lock;
+  ~member_lock();
 };
 
 // Holds the lock until the end of the scope.

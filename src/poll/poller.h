@@ -86,7 +86,7 @@ class poller {
   static list g_all;
 
   const std::uint64_t number_;
-  os::lock lock_{os::lock_rank::leaf};  // one starts it
+  os::member_lock lock_{os::lock_rank::leaf};  // one starts it
   atomic<bool> started_{false};
   std::optional<os::epoll> own_;
   std::optional<os::epoll> guests_;

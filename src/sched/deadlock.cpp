@@ -49,8 +49,9 @@ bool scheduler::check_deadlock() {
   if (!nothing_moves_locked()) return false;
   if (global_.length() != 0) {
     // A locked one may have come there after the last look at it.
-    rest_without_thread_locked(take_idle_p_locked(), false);
-    if (!nothing_moves_locked()) return false;
+    P* const p = take_idle_p_locked();
+    if (hand_to_locked_sleeper_locked(p)) return false;
+    put_idle_locked(p);
   }
   if (nobody_outside_moves_locked()) report_deadlock_locked();
   return true;

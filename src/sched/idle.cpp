@@ -283,12 +283,13 @@ bool scheduler::nobody_watches() {
   return descriptors.started() && watcher_ == nullptr && !idle_ps_.empty();
 }
 
-// From here on the M can be handed a P by others. False: there is work after all, and it has kept
-// its P.
+// From here on the M can be handed a P by others. False: it has kept its P. There is work after
+// all, or the P is not to be used any more, and must not be found on the idle list: see retire_p().
 bool scheduler::give_up_p(M& m) {
   {
     const os::lock_guard hold(lock_);
     if (m.p != nullptr) {
+      if (m.p->retired.load(relaxed)) return false;  // relaxed: written under the lock
       if (global_.length() != 0 || m.p->stopped.first != nullptr) return false;
       put_idle_locked(release_p(m));  // [leave]
     }

@@ -32,6 +32,10 @@ constexpr os::nanos k_look_interval = 50'000;
 
 os::futex_word g_pauses{0};  // 1: somebody pauses the world
 
+// A runtime that begins now has missed the beginning of the pause. Written before all runtimes are
+// gone through, under the registry's lock: who joins them later sees it, and the others are met.
+constinit atomic<bool> g_newcomers_pause{false};
+
 void begin_turn_of_pausing() {
   // acquire pairs with the release at the end of the pause before.
   while (g_pauses.exchange(1, acquire) != 0) {
@@ -46,8 +50,14 @@ void end_turn_of_pausing() {
 
 }  // namespace
 
+// Under the registry's lock.
+void scheduler::join_pause() {
+  if (g_newcomers_pause.load(relaxed)) begin_pause();  // relaxed: see there
+}
+
 void scheduler::begin_pause() {
   const os::lock_guard hold(lock_);
+  if (paused_) return;
   paused_ = true;
   procs_after_pause_ = procs();
   for (int i = 0; i < ps_made_.load(relaxed); ++i) {  // relaxed: under the lock
@@ -138,6 +148,7 @@ class world {
  public:
   static void stop() {
     begin_turn_of_pausing();
+    g_newcomers_pause.store(true, relaxed);  // relaxed: see there
     for_each([](scheduler& s) { s.begin_pause(); });
     for (;;) {
       bool all_rest = true;
@@ -149,6 +160,7 @@ class world {
   }
 
   static void start() {
+    g_newcomers_pause.store(false, relaxed);  // relaxed: see there
     for_each([](scheduler& s) {
       if (s.paused_) s.end_pause();
     });

@@ -332,6 +332,7 @@ class scheduler final : private trace::source {
   static void monitor_main(void* self);
   void request_thread_locked(P* p, bool spinning);
   void rest_without_thread_locked(P* p, bool spinning);
+  bool hand_to_locked_sleeper_locked(P* p);
   void start_m_thread(int id);
   void request_spare_locked();
   bool count_new_thread_locked();
@@ -450,6 +451,7 @@ class scheduler final : private trace::source {
 
   // stand_in.cpp
   bool nobody_can_watch_locked() const;
+  void call_stand_in_locked();
   os::nanos stand_in();
 
   // thread_lock.cpp
@@ -510,6 +512,7 @@ class scheduler final : private trace::source {
 
   // pause.cpp
   friend class world;
+  void join_pause();
   void begin_pause();
   bool look_at_pause(os::nanos now);  // true: nobody runs
   void end_pause();
@@ -541,7 +544,7 @@ class scheduler final : private trace::source {
   atomic<os::nanos> monitor_until_{os::k_never};
   atomic<bool> monitor_naps_{false};  // for long: nobody waited
 
-  alignas(k_cache_line) mutable os::lock lock_{os::lock_rank::scheduler};
+  alignas(k_cache_line) mutable os::member_lock lock_{os::lock_rank::scheduler};
   // All below under lock_.
   global_queue global_;  // but for its length
   intrusive_list<P, &P::idle_links> idle_ps_;
@@ -575,10 +578,16 @@ class scheduler final : private trace::source {
   int threads_to_make_ = 0;
   bool spare_is_coming_ = false;  // a thread without a P, to have one at hand
   thread_slot* ended_ = nullptr;
+  struct {
+    bool lasts = false;
+    bool asks_poller = false;
+    os::nanos until = 0;  // it looks again
+  } standing_in_;         // the spawner; see stand_in.cpp
 
-  os::nanos ask_again_at_ = os::k_never;  // the spawner's, for a thread that was refused
-  int refusals_ = 0;                      // the same: in a row, without any thread
-  os::nanos look_interval_ = 0;           // the same: while it stands in, see stand_in.cpp
+  // The spawner's, for a thread that was refused. Others ask whether there was one.
+  atomic<os::nanos> ask_again_at_{os::k_never};
+  int refusals_ = 0;             // the spawner's: in a row, without any thread
+  os::nanos look_interval_ = 0;  // the same: while it stands in, see stand_in.cpp
   os::nanos check_interval_ = k_first_check;
 
   alignas(k_cache_line) os::futex_word spawner_word_{0};

@@ -101,6 +101,7 @@ void scheduler::join_registry() {
   const os::lock_guard hold(g_registry_lock);
   next_runtime_ = g_runtimes;
   g_runtimes = this;
+  join_pause();
 }
 
 void scheduler::leave_registry() {

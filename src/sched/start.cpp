@@ -140,17 +140,25 @@ P* scheduler::take_usable_wished_p_locked() {
 // Threads come back from their calls, or run out of work, and take both. But one who sleeps until
 // the goroutine that is locked to it has its turn does neither: it gets the P for that.
 void scheduler::rest_without_thread_locked(P* p, bool spinning) {
+  if (spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: counts only, see idle.cpp
+  // relaxed: written under the lock. By the time the thread was refused the P may be one too many.
+  if (p->retired.load(relaxed)) return rest_retired_locked(p);
   goroutine_queue rest;
   p->queue.drain_into(rest);
   global_.push_all(rest);
-  if (spinning) spinning_.fetch_sub(1, relaxed);  // relaxed: counts only, see idle.cpp
-  if (G* const g = locked_sleepers_ != 0 ? global_.pop_locked() : nullptr) {
-    M* const owner = g->extra->locked_to;
-    owner->handed_p = p;
-    return owner->wake.wake();
-  }
+  if (hand_to_locked_sleeper_locked(p)) return;
   put_idle_locked(p);
-  wake_spawner();  // to stand in for those who would watch
+  call_stand_in_locked();
+}
+
+// False: nobody who is locked to a thread waits for a P.
+bool scheduler::hand_to_locked_sleeper_locked(P* p) {
+  G* const g = locked_sleepers_ != 0 ? global_.pop_locked() : nullptr;
+  if (g == nullptr) return false;
+  M* const owner = g->extra->locked_to;
+  owner->handed_p = p;
+  owner->wake.wake();
+  return true;
 }
 
 void scheduler::wake_spawner() {
@@ -163,9 +171,10 @@ void scheduler::spawner_main(void* raw) {
   for (;;) {
     const std::uint32_t seen = self.spawner_word_.load(acquire);  // pairs with wake_spawner()
     if (!self.grant_wishes()) return;
-    os::futex_wait(self.spawner_word_, seen, std::min(self.stand_in(), self.ask_again_at_));
-    if (os::now() < self.ask_again_at_) continue;
-    self.ask_again_at_ = os::k_never;
+    const os::nanos ask_again_at = self.ask_again_at_.load(relaxed);  // relaxed: its own
+    os::futex_wait(self.spawner_word_, seen, std::min(self.stand_in(), ask_again_at));
+    if (os::now() < ask_again_at) continue;
+    self.ask_again_at_.store(os::k_never, relaxed);  // relaxed: see nobody_can_watch_locked()
     if (self.last_look() != visible_work::none) self.wake_p();
   }
 }
@@ -212,7 +221,8 @@ void scheduler::start_m_thread(int id) {
     return;
   }
   delete slot;
-  ask_again_at_ = os::now() + k_refusal_lasts;
+  // relaxed: see nobody_can_watch_locked().
+  ask_again_at_.store(os::now() + k_refusal_lasts, relaxed);
   const os::lock_guard hold(lock_);
   if (--threads_ == 0 && ++refusals_ == k_most_refusals) cannot_start("magpie", thread.error());
   spare_is_coming_ = false;

@@ -135,7 +135,7 @@ void scheduler::hand_off_p(P* p) {
       return next->wake.wake();
     } else {
       put_idle_locked(p);  // [leave], see idle.cpp
-      if (nobody_can_watch_locked()) wake_spawner();
+      if (nobody_can_watch_locked()) call_stand_in_locked();
     }
   }
   if (rests) return wake_p();

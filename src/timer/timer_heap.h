@@ -84,7 +84,7 @@ class timer_heap {
   void publish_next_locked();
   std::uint32_t size_locked() const { return size_.load(relaxed); }  // relaxed: under the lock
 
-  os::lock lock_{os::lock_rank::leaf};
+  os::member_lock lock_{os::lock_rank::leaf};
   entry* entries_ = nullptr;
   std::uint32_t capacity_ = 0;
   bool paused_ = false;

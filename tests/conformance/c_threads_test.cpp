@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -471,6 +472,42 @@ TEST_P(Conformance, C07_LockedGoroutinesWaitForTimeAndDescriptorsAtTheLimit) {
     close(ends[0]);
     close(ends[1]);
   }
+}
+
+// How often those threads have gone to sleep so far.
+long sleeps_of_spawners() {
+  long sleeps = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(task.path() / "status");
+    bool is_one = false;
+    for (std::string line; std::getline(status, line);) {
+      if (line == "Name:\tmagpie-spawner") is_one = true;
+      const bool counts = is_one && line.starts_with("voluntary_ctxt_switches:");
+      if (counts) sleeps += std::stol(line.substr(line.find(':') + 1));
+    }
+  }
+  return sleeps;
+}
+
+// A P is idle all the time, and nobody can be woken for it: no reason to wake the helpers for every
+// goroutine that becomes runnable.
+TEST(Conformance, C07_AtTheLimitThoseWhoRunDoNotKeepTheHelpersBusy) {
+  constexpr int k_rounds = 20'000;
+  runtime r({.procs = 2, .max_threads = 1});
+  r.run([] {
+    const long before = sleeps_of_spawners();
+    const channel<int> there, back;
+    go([=] {
+      for (const int i : there) back.send(i);
+    });
+    for (int i = 0; i < k_rounds; ++i) {
+      there.send(i);
+      EXPECT_EQ(back.receive(), i);
+    }
+    there.close();
+    EXPECT_GT(before, 0) << "the premise of the test";
+    EXPECT_LT(sleeps_of_spawners() - before, k_rounds / 200);
+  });
 }
 
 // One thread is in a call, the other has always somebody to run: what the first one's P kept time

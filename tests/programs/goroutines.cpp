@@ -342,6 +342,20 @@ int main(int, char** arguments) {
     });
     std::puts("has yielded");
   }
+  // The process ends while one of its goroutines holds a lock of the runtime.
+  if (way == "exit_under_lock") {
+    static std::atomic<bool> holds{false};
+    go([] {
+      const debug::world_pause pause;
+      const auto stay = [](void*, void*, void*) {
+        holds = true;
+        ::pause();
+      };
+      debug::visit_stacks(stay, nullptr);
+    });
+    while (!holds) usleep(1000);
+    std::exit(0);
+  }
   if (way == "own_runtime") {
     auto* const mine = new runtime;
     mine->run([&] { delete mine; });

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <string_view>
 #include <thread>
@@ -100,8 +101,8 @@ int main(int, char** arguments) {
     std::thread([&] { low.release(); }).join();
   }
   if (way == "lock_destroyed_while_held") {
-    low.acquire();
-    low.~lock();
+    const auto mine = std::make_unique<os::member_lock>(os::lock_rank::leaf);
+    mine->acquire();
   }
   if (way == "lock_held_where_none_may_be") {
     low.acquire();

@@ -64,7 +64,7 @@ constexpr int k_spins = 40;
 
 }  // namespace
 
-lock::~lock() {
+member_lock::~member_lock() {
   // relaxed: nobody else may use a lock that is being destroyed.
   MAGPIE_DCHECK(word_.load(relaxed) == free, "a runtime lock destroyed while held");
 }

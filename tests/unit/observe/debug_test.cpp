@@ -519,6 +519,41 @@ TEST_P(WorldPause, TheNumberOfPsMayChangeMeanwhile) {
   r.run([] { this_goroutine::sleep_for(1ms); });
 }
 
+// One before everybody rests, and one after that.
+TEST_P(WorldPause, RuntimesThatBeginMeanwhileTakePart) {
+  const config settings{.procs = GetParam()};
+  const auto idle_procs = [](const runtime& of) { return of.read_stats().idle_procs; };
+  std::atomic<bool> may_rest{false}, does_not_rest{false}, all_rest{false}, may_end{false};
+  std::atomic<int> ran{0};
+  runtime r(settings), idle({.procs = 1});
+  r.go([&] {
+    const no_preempt whole;
+    does_not_rest = true;
+    while (!may_rest) std::this_thread::yield();
+  });
+  while (!does_not_rest || idle_procs(idle) != 1) std::this_thread::yield();
+  std::thread pauses([&] {
+    const debug::world_pause pause;
+    all_rest = true;
+    while (!may_end) std::this_thread::yield();
+  });
+  while (idle_procs(idle) != 0) std::this_thread::yield();  // it has begun
+  runtime early(settings);
+  while (idle_procs(early) != 0) std::this_thread::yield();
+  may_rest = true;
+  while (!all_rest) std::this_thread::yield();
+  runtime late(settings);
+  early.go([&] { ++ran; });
+  late.go([&] { ++ran; });
+  usleep(3000);
+  EXPECT_EQ(ran, 0);
+  may_end = true;
+  pauses.join();
+  while (ran != 2) std::this_thread::yield();
+  EXPECT_EQ(early.procs(), GetParam());
+  EXPECT_EQ(late.procs(), GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(Ps, WorldPause, ::testing::Values(1, 2, 4, 16));
 
 }  // namespace

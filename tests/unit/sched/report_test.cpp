@@ -160,6 +160,12 @@ TEST(Report, ForkAndExecWorks) {
   EXPECT_THAT(end.output, HasSubstr("the child ended with code 7"));
 }
 
+TEST(Report, GoroutinesOfTheDefaultRuntimeAreStoppedWithTheProcessWhateverTheyDo) {
+  const program_end end = run_goroutines("exit_under_lock");
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_EQ(end.output, "");
+}
+
 TEST(Report, RuntimeDestroyedFromInsideIsAClearError) {
   const program_end end = run_goroutines("own_runtime");
   EXPECT_EQ(end.signal, SIGABRT) << end.output;

@@ -197,6 +197,28 @@ TEST(Runtime, WaitsForThoseWhoSleepWithoutUsingTheProcessor) {
   EXPECT_TRUE(rt::testing::thread_count_becomes(threads));
 }
 
+// The only thread belongs to one who waits for a plain thread.
+TEST(Runtime, WaitsForAThreadWithoutUsingTheProcessor) {
+  constexpr auto k_wait = std::chrono::milliseconds(700);
+  runtime r({.procs = 1, .max_threads = 1});
+  std::atomic<bool> locked{false}, other_ran{false};
+  event go_on;
+  r.go([&] {
+    const thread_lock lock;
+    locked = true;
+    go_on.wait();
+  });
+  while (!locked) std::this_thread::yield();
+  r.go([&] { other_ran = true; });
+  const auto before = cpu_time_of_process();
+  std::this_thread::sleep_for(k_wait);
+  constexpr int k_slower = rt::sanitizer::k_thread || rt::sanitizer::k_address ? 3 : 1;
+  EXPECT_LT(cpu_time_of_process() - before, k_slower * std::chrono::milliseconds(50));
+  EXPECT_FALSE(other_ran) << "the premise of the test";
+  go_on.set();
+  while (!other_ran) std::this_thread::yield();
+}
+
 TEST(Runtime, EndsThoughNobodyEverUsedIt) {
   for (int i = 0; i < 50; ++i) const runtime r({.procs = 3});
 }
@@ -391,6 +413,32 @@ TEST(SetProcs, BetweenTheBeginningAndTheEndOfABlockingCall) {
       set_procs(4);
     }
   });
+}
+
+// Whoever looks for work with such a P does not leave it where the others find it: for one, nobody
+// would see a deadlock then.
+TEST(SetProcs, APThatIsNotToBeUsedIsNotIdle) {
+  constexpr int k_rounds = 300;
+  const auto comes_soon = [](auto condition) {
+    const auto end = clock::now() + std::chrono::milliseconds(2);
+    while (!condition() && clock::now() < end) {
+    }
+  };
+  runtime r({.procs = 1});
+  for (int i = 0; i < k_rounds; ++i) {
+    r.set_procs(2);
+    r.run([&] {
+      std::atomic<bool> elsewhere{false};
+      future<void> stolen = async([&] { elsewhere = true; });
+      comes_soon([&] { return elsewhere.load(); });
+      comes_soon([&] { return r.read_stats().spinning == 1; });  // the thief looks for more
+      r.set_procs(1);
+      stolen.get();
+    });
+    stats now = r.read_stats();
+    while (now.idle_threads != now.threads || now.idle_procs == 0) now = r.read_stats();
+    ASSERT_EQ(now.idle_procs, 1) << "in round " << i;
+  }
 }
 
 TEST(Run, WithSettingsThatDoNotFitIsMisuse) {
