@@ -426,7 +426,8 @@ void scheduler::look_at_orphans(os::nanos now) {
   const os::lock_guard hold(lock_);
   for (M* m = orphans_.front(); m != nullptr; m = orphans_.next(m)) {
     const bool has_run = os::cpu_time_of(m->thread) - m->orphan.cpu_time >= k_orphan_may_run;
-    if (m->orphan.reported && !has_run) continue;  // it sleeps on, as far as that matters
+    // It sleeps on, as far as that matters: a look costs microseconds, and there may be thousands.
+    if (!has_run && !may_note_stall_locked(*m, now)) continue;
     const os::thread_view view = os::look_at_thread(m->thread);
     if (view.activity == os::thread_activity::asleep) note_stall_locked(*m, view, now);
     if (preempts_ && has_run && view.activity == os::thread_activity::running) {

@@ -416,6 +416,7 @@ class scheduler final : private trace::source {
   bool take_p_locked(P& p, M& m);
 
   // stalls.cpp
+  bool may_note_stall_locked(const M& m, os::nanos now) const;
   void note_stall_locked(M& m, const os::thread_view& view, os::nanos now);
 
   // tracing.cpp

@@ -75,12 +75,17 @@ std::uint64_t place_of(const std::uintptr_t* frames, std::size_t count) {
 
 }  // namespace
 
+// Whether it would be said now that this orphan sleeps.
+bool scheduler::may_note_stall_locked(const M& m, os::nanos now) const {
+  const stall_mode mode = debugging().stalls;
+  if (mode == stall_mode::silent || m.orphan.reported || service_threads() == 0) return false;
+  if (mode == stall_mode::all) return true;
+  return now - m.orphan.asleep_since >= k_stall && now - last_stall_ >= k_pause;
+}
+
 // An orphan that sleeps, as it was just seen.
 void scheduler::note_stall_locked(M& m, const os::thread_view& view, os::nanos now) {
-  const stall_mode mode = debugging().stalls;
-  const bool all = mode == stall_mode::all;
-  if (mode == stall_mode::silent || m.orphan.reported || service_threads() == 0) return;
-  if (!all && (now - m.orphan.asleep_since < k_stall || now - last_stall_ < k_pause)) return;
+  if (!may_note_stall_locked(m, now)) return;
   {
     const os::lock_guard hold(g_lock);
     if (g_has_seen) return;
