@@ -47,6 +47,10 @@ class MAGPIE_API unix_stream : public stream {
     return connect(to, detail::to_duration(timeout), ec);
   }
 
+  // So that what is written for TCP fits: there is no delay to begin with, and nothing changes.
+  void set_no_delay(bool);
+  void set_no_delay(bool, std::error_code&);
+
  private:
   friend class unix_listener;
   explicit unix_stream(detail::socket_state* state) noexcept : stream(state) {}
