@@ -26,8 +26,8 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -165,9 +165,12 @@ class receiving : public Base {
   using Base::Base;
 };
 
+// The kinds of characters and bool are integral, too, but std::in_range() takes neither.
 template <std::integral Integer>
 std::size_t checked_capacity(Integer capacity) {
-  if (std::cmp_less(capacity, 0) || !std::in_range<std::uint32_t>(capacity)) throw_bad_capacity();
+  if (capacity < Integer{} || static_cast<std::uintmax_t>(capacity) > UINT32_MAX) {
+    throw_bad_capacity();
+  }
   return static_cast<std::size_t>(capacity);
 }
 

@@ -53,6 +53,10 @@ class MAGPIE_API leak_check {
   // were spawned, equal ones together; "" when there are none. Those on their way out get some time
   // to end.
   std::string leaks(duration patience = std::chrono::seconds(1));
+  template <class Rep, class Period>
+  std::string leaks(std::chrono::duration<Rep, Period> patience) {
+    return leaks(detail::to_duration(patience));
+  }
 
   // What is left is meant to be.
   void dismiss() { armed_ = false; }

@@ -99,8 +99,10 @@ MAGPIE_API void log(const task&, std::string_view category, std::string_view mes
 // `max_bytes`. A trace may be written at the same time.
 class MAGPIE_API flight_recorder {
  public:
-  explicit flight_recorder(duration min_age = std::chrono::seconds(10),
-                           std::size_t max_bytes = 10 << 20);
+  flight_recorder(duration min_age = std::chrono::seconds(10), std::size_t max_bytes = 10 << 20);
+  template <class Rep, class Period>
+  flight_recorder(std::chrono::duration<Rep, Period> min_age, std::size_t max_bytes = 10 << 20)
+      : flight_recorder(detail::to_duration(min_age), max_bytes) {}
   ~flight_recorder();  // stops it
   flight_recorder(const flight_recorder&) = delete;
   flight_recorder& operator=(const flight_recorder&) = delete;

@@ -34,8 +34,7 @@ struct chan_node : wait_node {
   enum class outcome : std::uint8_t {
     done,      // the value has been moved
     closed,    // the channel was closed
-    retry,     // nothing happened: begin again, in front of those who wait (turn.h)
-    has_turn,  // there is room in the ring now, and the turn was given to this one (turn.h)
+    has_turn,  // the turn was given to this one: there is room now, or nothing happened (turn.h)
   };
 
   void* slot = nullptr;  // a sender's value; where a receiver wants it

@@ -499,11 +499,9 @@ selection::attempt selection::wait(entry& inside) {
     case chan_node::outcome::closed:
       return {index, step::closed};
     case chan_node::outcome::has_turn:
-      return {index, step::done, true};
-    case chan_node::outcome::retry:
       break;
   }
-  return {};
+  return {index, step::done, true};
 }
 
 }  // namespace

@@ -20,12 +20,17 @@ class turn_holder {
   channel_core* channel_;
 };
 
-// One who was taken off its list: woken at the end of the scope, to begin again unless all went
-// well.
+// One who was taken off its list: woken at the end of the scope. Unless all went well it gets the
+// turn, to go back to its place before anybody sees that it was gone.
 class claimed_partner {
  public:
-  explicit claimed_partner(chan_node& node) : node_(node) { node_.end = outcome::retry; }
+  // `hint`: that there may be somebody on its list.
+  claimed_partner(chan_node& node, turn_holder& turn, atomic<bool>& hint)
+      : node_(node), turn_(turn), hint_(hint) {
+    node_.end = outcome::has_turn;
+  }
   ~claimed_partner() {
+    if (node_.end == outcome::has_turn) give_turn();
     const entry inside;
     node_.who->wake(inside.m());
   }
@@ -34,7 +39,15 @@ class claimed_partner {
   void is_done() { node_.end = outcome::done; }
 
  private:
+  // Whoever must not wait then waits for the turn, and not in vain.
+  void give_turn() {
+    hint_.store(true, relaxed);  // relaxed: a hint, made true when the turn is passed on
+    turn_.keep();
+  }
+
   chan_node& node_;
+  turn_holder& turn_;
+  atomic<bool>& hint_;
 };
 
 // What an operation found under the lock.
@@ -81,7 +94,7 @@ channel_result send_in_turn(channel_core& c, void* value) {
   const view found = look_to_send(c);
   if (found.closed) return channel_result::closed;
   if (found.partner != nullptr) {
-    claimed_partner receiver(*found.partner);
+    claimed_partner receiver(*found.partner, turn, c.receivers_wait);
     found.partner->deliver(found.partner->slot, value);
     receiver.is_done();
     return channel_result::ok;
@@ -100,7 +113,7 @@ channel_result receive_in_turn(channel_core& c, const operation& what) {
   const view found = look_to_receive(c);
   if (found.closed) return channel_result::closed;
   if (found.partner != nullptr) {
-    claimed_partner sender(*found.partner);
+    claimed_partner sender(*found.partner, turn, c.senders_wait);
     what.deliver(what.slot, found.partner->slot);
     sender.is_done();
     return channel_result::ok;
@@ -124,7 +137,6 @@ channel_result receive_in_turn(channel_core& c, const operation& what) {
 enum class wait_end {
   done,
   closed,
-  retry,
   has_turn,
   time_is_up,
 };
@@ -176,6 +188,7 @@ void take_turn(channel_core& c) {
 void pass_turn_on(channel_core& c) {
   const entry inside;
   object_guard held(c.lock);
+  update_hints(c);  // one who was to go back to its place may have left instead
   wait_node* const next = pop_front(c.turn_waiters);
   c.turn_taken = next != nullptr;
   held.unlock();
@@ -210,9 +223,6 @@ channel_result operate_by_turns(channel_core& c, const operation& what, os::nano
       case wait_end::time_is_up:
         return channel_result::would_block;
       case wait_end::has_turn:
-        break;
-      case wait_end::retry:
-        take_turn(c);
         break;
     }
     again = true;

@@ -9,9 +9,11 @@
 // deadline or in a select may leave.
 //
 // The partner of an operation is taken off its list first, which makes it the holder's to wake,
-// then the value is moved. If that throws, the partner is woken to begin again, in front of those
-// who wait, and the exception goes to whoever moved. A sender that waits for room in the ring is
-// given the turn together with the room, and moves its value itself.
+// then the value is moved. If that throws, the partner is given the turn, goes back to where it
+// was, in front of those who wait, and passes the turn on: who comes next finds everything as it
+// was. The exception goes to whoever moved. A select goes back to the end, and later: it may have
+// missed what happened elsewhere, and has to look first. A sender that waits for room in the ring
+// is given the turn together with the room, and moves its value itself.
 #pragma once
 
 #include "chan/chan.h"

@@ -47,6 +47,17 @@ unix_stream unix_stream::connect(std::string_view path, duration timeout) {
   return made;
 }
 
+void unix_stream::set_no_delay(bool, std::error_code& ec) {
+  const question asked(io_of(state_));
+  ec = asked.error();
+}
+
+void unix_stream::set_no_delay(bool on) {
+  std::error_code ec;
+  set_no_delay(on, ec);
+  throw_if(ec, "set no delay", peer_of(state_));
+}
+
 // ---- unix_listener ----------------------------------------------------------------------------
 
 unix_listener unix_listener::listen(const address& at, listen_options options,

@@ -14,10 +14,19 @@
 namespace magpie::rt {
 namespace {
 
+// Not destroyed at the end of the process: the default runtime never ends. And there before any
+// constructor of a global, from which the program may start goroutines.
+template <class T>
+union kept {
+  constexpr kept() : value() {}
+  ~kept() {}
+  T value;
+};
+
 constinit os::lock g_lock{os::lock_rank::service};
 int g_users = 0;  // under the lock
-// Under the lock. Not destroyed at the end of the process: the default runtime never ends.
-os::thread& g_thread = *new os::thread;
+constinit kept<os::thread> g_kept_thread;
+constexpr os::thread& g_thread = g_kept_thread.value;  // under the lock
 atomic<int> g_threads{0};
 
 os::futex_word g_word{0};  // changes when there is something to do
@@ -32,7 +41,8 @@ atomic<bool> g_quit{false};
 
 // What is to be printed, when there is time.
 constinit os::lock g_text_lock{os::lock_rank::leaf};
-os::mapped_list<char>& g_text = *new os::mapped_list<char>;  // under the lock
+constinit kept<os::mapped_list<char>> g_kept_text;
+constexpr os::mapped_list<char>& g_text = g_kept_text.value;  // under the lock
 constexpr std::size_t k_most_text = 1 << 20;
 constexpr int k_standard_error = 2;
 

@@ -86,14 +86,14 @@ struct scheduler::running_look {
   };
   atomic<int> at{idle};
   std::uint64_t goroutine = 0;  // whose stack is wanted
-  unwind_registers registers;
+  unwind_registers registers{};
   std::uintptr_t stack_low = 0, stack_high = 0;
   std::size_t size = 0;  // 0: that goroutine does not run there any more
-  char name[k_longest_name];
+  char name[k_longest_name] = {};
   std::size_t name_size = 0;
-  alignas(16) std::byte copy[32 << 10];
+  alignas(16) std::byte copy[32 << 10] = {};
 };
-scheduler::running_look scheduler::g_look;
+constinit scheduler::running_look scheduler::g_look;
 
 // ---- Which runtimes there are -----------------------------------------------------------------
 

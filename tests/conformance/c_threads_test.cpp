@@ -65,9 +65,14 @@ class traffic {
     stop_ = true;
     while (left_ != 0) std::this_thread::yield();
   }
+  // Since the last forget().
   bool ran_on(thread_id thread) {
     const std::lock_guard hold(lock_);
     return threads_.contains(thread);
+  }
+  void forget() {
+    const std::lock_guard hold(lock_);
+    threads_.clear();
   }
 
  private:
@@ -88,6 +93,7 @@ TEST_P(Conformance, C02_LockOSThreadNesting) {
     std::optional<thread_lock> outer, inner;
     outer.emplace();
     const thread_id mine = current_thread_id();
+    others.forget();
     const auto stays = [&] {
       for (int i = 0; i < 20; ++i) {
         this_goroutine::yield();
@@ -99,6 +105,7 @@ TEST_P(Conformance, C02_LockOSThreadNesting) {
         blocking(hand_off_now, [] { sched_yield(); });
         EXPECT_EQ(current_thread_id(), mine);
       }
+      EXPECT_FALSE(others.ran_on(mine));
     };
     stays();
     inner.emplace();

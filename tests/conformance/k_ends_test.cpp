@@ -210,12 +210,28 @@ TEST(Conformance, K10_ExitInsideACatchBlock) {
   EXPECT_TRUE(outer);
 }
 
+TEST(Conformance, K11_GoNil) {
+  const program_end end = run_ends("go_nil");
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output, StartsWith("magpie: fatal error: go of nil func value\n"));
+}
+
 // Timers have no goroutines of their own.
 TEST(Conformance, K13_NoHelperGoroutines) {
   const program_end end = run_ends("fatal_beside_timers", {"MAGPIE_TRACEBACK=all"});
   EXPECT_EQ(end.signal, SIGABRT) << end.output;
   EXPECT_EQ(count_of("\ngoroutine 1 [running]:\n", end.output), 1) << end.output;
   EXPECT_EQ(count_of("\ngoroutine ", end.output), 1) << end.output;
+}
+
+TEST(Conformance, K14_ThreadExhaustion) {
+  const program_end end = run_ends("thread_exhaustion");
+  EXPECT_EQ(end.signal, SIGABRT) << end.output;
+  EXPECT_THAT(end.output,
+              StartsWith("magpie: fatal error: no thread for a goroutine that could run"));
+  EXPECT_THAT(end.output, HasSubstr("max_threads=10 allows no more\n"));
+  EXPECT_EQ(count_of("[select (no cases), locked to thread] \"locked\":\n", end.output), 10)
+      << end.output;
 }
 
 TEST(Conformance, K15_HugeThreadLimit) {

@@ -92,6 +92,31 @@ void escape() {
   });
 }
 
+void go_nil() {
+  run([] {
+    try {
+      void (*nothing)() = nullptr;
+      go(nothing);
+    } catch (...) {
+      std::_Exit(3);
+    }
+  });
+}
+
+// Each wants a thread for itself, and more of them than there may be threads.
+void thread_exhaustion() {
+  runtime r({.procs = 1, .max_threads = 10});
+  r.run([] {
+    for (int i = 0; i < 20; ++i) {
+      go({.name = "locked"}, [] {
+        const thread_lock stay;
+        wait_for_nothing();
+      });
+    }
+    wait_for_nothing();
+  });
+}
+
 bool exists(std::uint64_t goroutine) {
   const auto all = debug::goroutines();
   return std::any_of(all.begin(), all.end(),
@@ -120,6 +145,8 @@ int main(int, char** arguments) {
   if (way == "locked_deadlock") locked_deadlock();
   if (way == "throw_during_exit") throw_during_exit();
   if (way == "fatal_beside_timers") fatal_beside_timers();
+  if (way == "go_nil") go_nil();
+  if (way == "thread_exhaustion") thread_exhaustion();
   if (way == "yielding_error") escape<yielding_error>();
   if (way == "writing_error") escape<writing_error>();
   if (way == "terminated") {

@@ -47,6 +47,15 @@ class MAGPIE_API tcp_stream : public stream {
 
   static tcp_stream connect(const address&, duration timeout = no_timeout);
   static tcp_stream connect(const address&, duration timeout, std::error_code&);
+  template <class Rep, class Period>
+  static tcp_stream connect(const address& to, std::chrono::duration<Rep, Period> timeout) {
+    return connect(to, detail::to_duration(timeout));
+  }
+  template <class Rep, class Period>
+  static tcp_stream connect(const address& to, std::chrono::duration<Rep, Period> timeout,
+                            std::error_code& ec) {
+    return connect(to, detail::to_duration(timeout), ec);
+  }
 
   // TCP_NODELAY, which is on at first: what is written is sent at once. Without it small writes
   // may wait for the peer's answer to the ones before.

@@ -37,6 +37,19 @@ class MAGPIE_API unix_stream : public stream {
 
   static unix_stream connect(const address&, duration timeout = no_timeout);
   static unix_stream connect(const address&, duration timeout, std::error_code&);
+  template <class Rep, class Period>
+  static unix_stream connect(const address& to, std::chrono::duration<Rep, Period> timeout) {
+    return connect(to, detail::to_duration(timeout));
+  }
+  template <class Rep, class Period>
+  static unix_stream connect(const address& to, std::chrono::duration<Rep, Period> timeout,
+                             std::error_code& ec) {
+    return connect(to, detail::to_duration(timeout), ec);
+  }
+
+  // So that what is written for TCP fits: there is no delay to begin with, and nothing changes.
+  void set_no_delay(bool);
+  void set_no_delay(bool, std::error_code&);
 
  private:
   friend class unix_listener;

@@ -379,6 +379,17 @@ TEST(ChannelHandle, RefusesAbsurdCapacities) {
   EXPECT_THROW(channel<huge>{many}, std::length_error);
 }
 
+TEST(ChannelHandle, TakesACapacityOfAnyIntegralType) {
+  EXPECT_EQ(channel<int>(false).capacity(), 0u);
+  EXPECT_EQ(channel<int>(true).capacity(), 1u);
+  EXPECT_EQ(channel<int>('\2').capacity(), 2u);
+  EXPECT_EQ(channel<int>(u8'\3').capacity(), 3u);
+  EXPECT_EQ(channel<int>(L'\4').capacity(), 4u);
+  EXPECT_EQ(channel<int>(std::uint8_t{5}).capacity(), 5u);
+  EXPECT_EQ(channel<int>(6ull).capacity(), 6u);
+  EXPECT_THROW(channel<int>(static_cast<signed char>(-1)), std::length_error);
+}
+
 TEST(ChannelHandle, CopiesMeanTheSameChannel) {
   const channel<int> a(1);
   const channel<int> b = a;

@@ -133,6 +133,95 @@ TEST_F(Touchy, AReceiverThatThrowsLeavesTheSenderWaiting) {
   });
 }
 
+// Who asks right afterwards, without waiting for anybody, finds it there.
+TEST_F(Touchy, APartnerIsBackAtOnce) {
+  runtime r({.procs = 1});
+  r.run([] {
+    channel<touchy> c;
+    future<void> sends = async([=] { c.send(touchy(1)); });
+    wait_for_waiting(c, 1);
+    touchy value;
+    touchy::throws_left = 1;
+    EXPECT_THROW(c.try_receive(value), std::runtime_error);
+    EXPECT_EQ(c.try_receive(value), channel_result::ok);
+    EXPECT_EQ(value.value, 1);
+    sends.get();
+
+    future<int> receives = async([=] {
+      touchy got;
+      EXPECT_EQ(c.receive_for(got, 1h), channel_result::ok);
+      return got.value;
+    });
+    wait_for_waiting(c, 1);
+    touchy::throws_left = 1;
+    EXPECT_THROW(c.try_send(value), std::runtime_error);
+    EXPECT_TRUE(c.try_send(value));
+    EXPECT_EQ(receives.get(), 1);
+  });
+}
+
+TEST_F(Touchy, APartnerKeepsItsPlace) {
+  runtime r({.procs = 1});
+  r.run([] {
+    channel<touchy> c;
+    std::vector<future<void>> sends;
+    for (int i = 1; i <= 3; ++i) {
+      sends.push_back(async([=] { c.send(touchy(i)); }));
+      wait_for_waiting(c, i);
+    }
+    touchy out;
+    touchy::throws_left = 1;
+    EXPECT_THROW(c.try_receive(out), std::runtime_error);
+    for (int i = 1; i <= 3; ++i) EXPECT_EQ(c.receive()->value, i);
+    for (auto& one : sends) one.get();
+  });
+}
+
+// Its time is up while it is on its way back.
+TEST_F(Touchy, APartnerWhoseTimeIsUpMeanwhileLeaves) {
+  runtime r({.procs = 1});
+  r.run([] {
+    channel<touchy> c;
+    future<bool> sends = async([=] {
+      touchy value(1);
+      return c.send_for(value, 20ms);
+    });
+    wait_for_waiting(c, 1);
+    touchy out;
+    touchy::while_moving = [] {
+      this_goroutine::sleep_for(30ms);
+      touchy::throws_left = 1;
+    };
+    EXPECT_THROW(c.try_receive(out), std::runtime_error);
+    touchy::while_moving = nullptr;
+    EXPECT_FALSE(sends.get());
+    EXPECT_EQ(c.try_receive(out), channel_result::would_block);
+    EXPECT_EQ(waiting_in(c), 0);
+  });
+}
+
+// One that waited for several things goes on with another of them.
+TEST_F(Touchy, ASelectThatGoesElsewhereAfterwardsLeavesNoTrace) {
+  runtime r({.procs = 1});
+  r.run([] {
+    channel<touchy> c;
+    channel<int> other(1);
+    future<int> selects =
+        async([=] { return select(on_receive(c, [](auto) {}), on_receive(other, [](auto) {})); });
+    wait_for_waiting(c, 1);
+    touchy value(1);
+    touchy::throws_left = 1;
+    EXPECT_THROW(c.try_send(value), std::runtime_error);
+    other.send(1);
+    EXPECT_EQ(selects.get(), 1);
+    EXPECT_FALSE(c.try_send(value));
+    EXPECT_EQ(select(on_send(c, touchy(2), [] {}), on_receive(other, [](auto) {}),
+                     on_timeout(1ms, [] {})),
+              2);
+    EXPECT_EQ(waiting_in(c), 0);
+  });
+}
+
 TEST_F(Touchy, TheBufferIsAsBeforeWhenAMoveThrows) {
   run([] {
     channel<touchy> c(2);

@@ -42,6 +42,20 @@ TEST_F(Unix, Converses) {
   });
 }
 
+// What serves TCP serves these.
+TEST_F(Unix, HasNoDelayToSwitchOff) {
+  run([&] {
+    auto listener = unix_listener::listen(path_);
+    auto client = unix_stream::connect(listener.local_address(), std::chrono::hours::max());
+    for (const bool on : {true, false}) EXPECT_NO_THROW(client.set_no_delay(on));
+    client.close();
+    std::error_code ec;
+    client.set_no_delay(true, ec);
+    EXPECT_EQ(ec, std::errc::operation_canceled);
+    EXPECT_THROW(client.set_no_delay(true), std::system_error);
+  });
+}
+
 TEST_F(Unix, TheFileGoesWithTheListener) {
   run([&] {
     auto listener = unix_listener::listen(path_);

@@ -56,6 +56,21 @@ TEST(LatencyHistogram, EveryBucketBeginsWhereTheOneBeforeEnds) {
   }
 }
 
+TEST(LatencyHistogram, CountsEverySampleInItsBucket) {
+  latency_histogram h;
+  std::uint64_t sum = 0;
+  for (int b = 0; b < latency_histogram::k_buckets; ++b) {
+    const os::nanos first = latency_histogram::begin_of(b);
+    for (int i = 0; i < b; ++i) h.add(first, 1);
+    h.add(first, 2);
+    sum += static_cast<std::uint64_t>(first) * static_cast<std::uint64_t>(b + 2);
+  }
+  for (int b = 0; b < latency_histogram::k_buckets; ++b) {
+    EXPECT_EQ(h.count(b), static_cast<std::uint64_t>(b + 2));
+  }
+  EXPECT_EQ(h.sum(), sum);
+}
+
 TEST(Latency, AllThatComeSlowlyAreTimed) {
   runtime r({.procs = 2});
   const std::uint64_t before = timed(read_meters(r));
