@@ -14,12 +14,16 @@
 namespace magpie::rt::os {
 
 namespace detail {
-extern const bool g_heavy_fence_is_enough;
-}
+struct fence_support {
+  fence_support();
+  bool heavy_is_enough;
+};
+extern const fence_support g_fences;
+}  // namespace detail
 
 // The frequent side. Pairs with heavy_fence() only, never with another light_fence().
 inline void light_fence() {
-  if (detail::g_heavy_fence_is_enough) [[likely]] {
+  if (detail::g_fences.heavy_is_enough) [[likely]] {
     std::atomic_signal_fence(seq_cst);
   } else {
     std::atomic_thread_fence(seq_cst);  // a kernel without membarrier

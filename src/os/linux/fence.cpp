@@ -7,23 +7,22 @@
 #include "base/check.h"
 
 namespace magpie::rt::os {
-namespace {
+namespace detail {
 
 // Registering tells the kernel to be ready for the quick kind.
-bool register_membarrier() {
-  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
-         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
-}
+fence_support::fence_support()
+    : heavy_is_enough(
+          syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
+          syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) {}
 
-}  // namespace
+// Before the constructors of other globals: goroutines that these start must not see it change,
+// since a light fence of the one kind does not go with a heavy one of the other.
+[[gnu::init_priority(101)]] const fence_support g_fences;
 
-namespace detail {
-// False until initialised, which is the safe answer for goroutines started before.
-const bool g_heavy_fence_is_enough = register_membarrier();
 }  // namespace detail
 
 void heavy_fence() {
-  if (detail::g_heavy_fence_is_enough) {
+  if (detail::g_fences.heavy_is_enough) {
     const long failed = syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     MAGPIE_CHECK(failed == 0, "membarrier worked at start and fails now");
   } else {
