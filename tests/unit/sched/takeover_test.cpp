@@ -18,9 +18,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -294,6 +297,49 @@ TEST(Takeover, OfAGoroutineLockedToItsThread) {
     });
     locked.get();
   });
+}
+
+// How often the monitor has asked the kernel about a thread, which it does by reading files.
+// Nothing where the kernel does not count that.
+std::optional<long> reads_of_the_monitor() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name, word;
+    if (!std::getline(std::ifstream(task.path() / "comm"), name) || name != "magpie-monitor") continue;
+    std::ifstream counts(task.path() / "io");
+    long reads = 0;
+    while (counts >> word) {
+      if (word == "syscr:" && counts >> reads) return reads;
+    }
+  }
+  return std::nullopt;
+}
+
+// There may be thousands of them, and everybody needs the monitor.
+TEST(Takeover, ThreadsThatSleepOnAreNotLookedAtAgainAndAgain) {
+  constexpr int k_blocked = 100;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  runtime r({.procs = 2, .max_threads = k_blocked + 20});
+  r.run([&] {
+    std::atomic<int> begun{0};
+    wait_group blocked;
+    for (int i = 0; i < k_blocked; ++i) {
+      blocked.go([&] {
+        ++begun;
+        char nothing;
+        EXPECT_EQ(read(ends[0], &nothing, 1), 0);
+      });
+    }
+    while (begun != k_blocked) this_goroutine::sleep_for(1ms);
+    this_goroutine::sleep_for(50ms);
+    const std::optional<long> before = reads_of_the_monitor();
+    for (int i = 0; i < 500; ++i) this_goroutine::sleep_for(1ms);
+    if (before) EXPECT_LT(*reads_of_the_monitor() - *before, 10 * k_blocked);
+    close(ends[1]);
+    blocked.wait();
+    if (!before) GTEST_SKIP() << "the kernel does not count what a thread reads";
+  });
+  close(ends[0]);
 }
 
 }  // namespace
