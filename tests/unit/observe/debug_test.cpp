@@ -338,6 +338,14 @@ TEST(DumpProgram, TellsTwoGoroutinesOnOneStackApart) {
   EXPECT_THAT(of_child, HasSubstr("wait_in_channel"));
   EXPECT_THAT(of_child, Not(HasSubstr("meeting::wait")));
   const std::string of_parent =
+// All that is left out is one piece, also where another goroutine's frames follow.
+TEST(DumpProgram, CutsDeepStacksOnAnothersStackInOnePlace) {
+  const std::string text = run_dump("deep_inline").output;
+  const std::string elided = " frames elided...\n";
+  EXPECT_THAT(text, HasSubstr(elided));
+  EXPECT_EQ(text.find(elided), text.rfind(elided)) << text;
+}
+
       end.output.substr(parent, end.output.find("created by", parent) - parent);
   EXPECT_THAT(of_parent, HasSubstr("wait_for_child()"));
   EXPECT_THAT(of_parent, Not(HasSubstr("wait_in_channel")));
