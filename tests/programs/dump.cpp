@@ -259,7 +259,7 @@ int main(int, char** argv) {
       this_goroutine::sleep_for(50ms);
       stop_and_dump();
     });
-  } else if (how == "inline") {
+  } else if (how == "twins") {
     run([] {
       spawn_equal_ones();
       this_goroutine::sleep_for(50ms);
