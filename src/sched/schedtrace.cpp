@@ -163,17 +163,17 @@ void scheduler::print_gs_locked(printer& out) const {
       if (state == goroutine_state::dead) continue;
       const bool waits = state == goroutine_state::waiting;
       const bool has_m = state == goroutine_state::running || state == goroutine_state::syscall;
-      const M *runner = nullptr, *locked_to = nullptr;
+      const M *runs_on = nullptr, *locked_to = nullptr;
       if (has_m || racy(g.locked)) {
         for (const M* m = all_ms_.front(); m != nullptr; m = all_ms_.next(m)) {
-          if (racy(m->current) == &g) runner = m;
+          if (racy(m->current) == &g) runs_on = m;
           if (racy(m->stopped_locked) == &g) locked_to = m;
         }
-        if (racy(g.locked) && locked_to == nullptr) locked_to = runner;
+        if (racy(g.locked) && locked_to == nullptr) locked_to = runs_on;
       }
       out << "  G" << look_at(g.id) << ": status=" << number_in_go(state) << '('
           << (waits ? wait_reason_text(why) : "") << ')';
-      print_id(out, " m=", runner != nullptr, runner != nullptr ? runner->id : 0);
+      print_id(out, " m=", runs_on != nullptr, runs_on != nullptr ? runs_on->id : 0);
       print_id(out, " lockedm=", locked_to != nullptr, locked_to != nullptr ? locked_to->id : 0);
       out << '\n';
     }
