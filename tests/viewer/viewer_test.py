@@ -480,6 +480,24 @@ class Viewer(unittest.TestCase):
             self.assertGreaterEqual(sign * page.evaluate(f"byId('found').getBoundingClientRect().{side}"),
                                     0 if side == "left" else -390)
 
+    def test_names_that_differ_in_their_ends_can_be_told_apart_in_what_is_found(self):
+        trace = Handmade()
+        lambdas = "a_server::serve_connections()::{lambda()#1}::operator()() const::{lambda()#1}::operator()() const"
+        names = [trace.stack([f"{lambdas}::{{lambda()#{number}}}"]) for number in (1, 2)]
+        trace.m(1, 13, 0, 1)
+        trace.m(1, 25, 1, 1, 2)
+        for number, name in enumerate(names, 2):
+            trace.m(1, 14, number, name, names[0])
+        file = self.path / "lambdas.trace"
+        file.write_bytes(trace.bytes())
+        for size in (WIDE, NARROW):
+            page = self.page_of(file, size)
+            page.evaluate("app.showFound('lambda')")
+            cut = "[...document.querySelectorAll('#found .text')].filter(e => e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight)"
+            self.assertEqual(page.evaluate("document.querySelectorAll('#found .text').length"), 2)
+            self.assertEqual(page.evaluate(f"{cut}.length"), 0)
+            self.assertEqual(page.errors(), [])
+
     def test_search(self):
         page = self.page_of(DATA / "go_annotated.trace")
         found = lambda text: json.loads(page.evaluate(f"JSON.stringify(app.find({json.dumps(text)}).map(each => each.kind))"))
