@@ -293,10 +293,8 @@ function timePage(model, questions, go) {
     return {p, running: used - inCalls, calls: inCalls, looking: Math.max(held - used, 0), turns: row.index.length};
   }).sort((a, b) => model.ps[a.p] - model.ps[b.p]);
   const busy = ps.reduce((sum, p) => sum + p.running, 0);
-  const leaf = row => leafOf(model, row.key), site = row => leafOf(model, row.key.stack);
+  const site = row => leafOf(model, row.key.stack);
   const below = (...parts) => element('div', {class: 'soft'}, parts.filter(Boolean).join(' · '));
-  const leafColumn = {text: 'function', className: 'name mono', value: leaf,
-                      cell: row => [leaf(row), below(callerOf(model, row.key))]};
   const siteColumn = {text: 'function', className: 'name mono', value: site,
                       cell: row => [site(row), below(row.key.reason, callerOf(model, row.key.stack))]};
   return [
@@ -312,8 +310,7 @@ function timePage(model, questions, go) {
     sumTable('What they wait for', reasonColumn, sums(model, waits, span => questions.reason(span)), go),
     sumTable('Where they wait', siteColumn, sumsBySite(model, questions, waits), go),
     sumTable('Why they give way', reasonColumn, sums(model, stops, span => questions.reason(span)), go),
-    sumTable('System calls, by where they are made', leafColumn,
-             sums(model, calls, span => spans.stack[span]), go),
+    sumTable('System calls, by where they are made', siteColumn, sumsBySite(model, questions, calls), go),
     element('h3', {}, 'Ps'),
     table([
       {text: 'P', value: row => model.ps[row.p], cell: row => `P ${model.ps[row.p]}`},
@@ -325,8 +322,10 @@ function timePage(model, questions, go) {
     ], ps, {shown: 64}),
   ];
 }
+// Stacks that would read the same are one place: they differ in what a library does below.
 function sumsBySite(model, questions, waits) {
-  const rows = sums(model, waits, span => `${model.span.stack[span]} ${model.span.reason[span]}`);
+  const texts = model.stacks.map((_, stack) => `${leafOf(model, stack)} ${callerOf(model, stack)}`);
+  const rows = sums(model, waits, span => `${texts[model.span.stack[span]]} ${model.span.reason[span]}`);
   for (const row of rows) row.key = {stack: model.span.stack[row.which], reason: questions.reason(row.which)};
   return rows;
 }

@@ -57,22 +57,40 @@ goroutine_text::goroutine_text(const snapshot& s, options o) : snapshot_(s), opt
   names_.look_up(o.names);
 }
 
-bool is_runtime_frame(const code_names& names, std::uintptr_t inside) {
+namespace {
+
+bool is_scheduler_frame(const code_names& names, std::uintptr_t inside) {
   const code_name* const n = names.find(inside);
   if (n == nullptr || n->function == nullptr) return false;
   const auto begins = [&](const char* with) {
     return std::strncmp(n->function, with, std::strlen(with)) == 0;
   };
-  return begins("_ZN6magpie2rt") || begins("_ZNK6magpie2rt") || begins("magpie_fiber_") ||
-         names.is_glue(inside);
+  return begins("_ZN6magpie2rt") || begins("_ZNK6magpie2rt") || begins("magpie_fiber_");
 }
 
-// Where hiding the scheduler's frames would leave nothing.
-bool goroutine_text::shows_all(const goroutine_record& g) const {
-  if (options_.runtime_frames) return true;
-  const std::uintptr_t* const frames = snapshot_.frames_of(g);
-  return std::all_of(frames, frames + g.frames,
-                     [this](std::uintptr_t at) { return is_runtime_frame(names_, at); });
+}  // namespace
+
+// Of functions that are equal g++ tells only once what is inlined into them: where that is the
+// function of a goroutine, the others look like glue, and are all that the user has on the stack.
+hidden_frames::hidden_frames(const code_names& names, std::span<const std::uintptr_t> frames)
+    : names_(names) {
+  const auto hidden = [this](std::uintptr_t at) { return (*this)(at); };
+  for (const auto what : {kind::scheduler_and_glue, kind::scheduler}) {
+    what_ = what;
+    if (!std::all_of(frames.begin(), frames.end(), hidden)) return;
+  }
+  what_ = kind::nothing;
+}
+
+bool hidden_frames::operator()(std::uintptr_t inside) const {
+  if (what_ == kind::nothing) return false;
+  return is_scheduler_frame(names_, inside) ||
+         (what_ == kind::scheduler_and_glue && names_.is_glue(inside));
+}
+
+hidden_frames goroutine_text::hidden_of(const goroutine_record& g) const {
+  if (options_.runtime_frames) return hidden_frames(names_);
+  return {names_, std::span(snapshot_.frames_of(g), g.frames)};
 }
 
 void goroutine_text::print_header(printer& out, const goroutine_record& g) const {
@@ -141,11 +159,11 @@ void goroutine_text::print_frames(printer& out, const goroutine_record& g) const
     if (count != 0) out << "..." << count << " frames elided...\n";
   };
   const std::uintptr_t* const frames = snapshot_.frames_of(g);
-  const bool all = shows_all(g);
+  const hidden_frames hidden = hidden_of(g);
   for (std::uint32_t i = 0, next = 0; i < g.frames; i = next) {
     for (next = i + 1; next < g.frames && frames[next] == frames[i];) ++next;
     const bool has_gap = i < g.inner_frames && g.inner_frames < next;
-    if (!all && is_runtime_frame(names_, frames[i])) continue;
+    if (hidden(frames[i])) continue;
     // A recursion that has run away: what is missing between two equal ones is like them.
     if (next - i > k_most_equal) {
       print_frame(out, names_, frames[i]);

@@ -12,6 +12,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/print.h"
@@ -21,8 +23,24 @@
 
 namespace magpie::rt {
 
-// Of the scheduler itself, or what stands between it and the function that it runs.
-bool is_runtime_frame(const code_names&, std::uintptr_t inside);
+// What a stack is shown without: the scheduler's own frames, and what stands between it and the
+// function that it runs. Where that would leave nothing, less is hidden.
+class hidden_frames {
+ public:
+  explicit hidden_frames(const code_names& names) : names_(names) {}  // nothing
+  hidden_frames(const code_names&, std::span<const std::uintptr_t> frames);
+  bool operator()(std::uintptr_t inside) const;
+
+ private:
+  enum class kind {
+    nothing,
+    scheduler,
+    scheduler_and_glue,
+  };
+  const code_names& names_;
+  kind what_ = kind::nothing;
+};
+
 // Two lines: the function, and where in its file.
 void print_frame(printer&, const code_names&, std::uintptr_t inside);
 // "created by main in goroutine 1", and where. parent 0: without the goroutine.
@@ -61,10 +79,10 @@ class goroutine_text {
   template <class Visit, class LeftOut>
   void for_each_frame(const goroutine_record& g, Visit visit, LeftOut left_out) const {
     const std::uintptr_t* const frames = snapshot_.frames_of(g);
-    const bool all = shows_all(g);
+    const hidden_frames hidden = hidden_of(g);
     for (std::uint32_t i = 0; i < g.frames; ++i) {
       if (i == g.inner_frames && g.left_out != 0) left_out(g.left_out);
-      if (all || !is_runtime_frame(names_, frames[i])) names_.for_each(frames[i], visit);
+      if (!hidden(frames[i])) names_.for_each(frames[i], visit);
     }
   }
 
@@ -73,7 +91,7 @@ class goroutine_text {
   void print_block(printer&, const group&) const;
   void print_name_of(printer&, const goroutine_record&) const;
   void print_frames(printer&, const goroutine_record&) const;
-  bool shows_all(const goroutine_record&) const;
+  hidden_frames hidden_of(const goroutine_record&) const;
 
   const snapshot& snapshot_;
   const options options_;

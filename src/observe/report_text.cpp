@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <new>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -80,8 +81,9 @@ void print_stack(printer& out, const std::uintptr_t* frames, std::size_t count,
   for (std::size_t i = 0; i < count; ++i) names.want(frames[i]);
   names.want_call(spawn_site);
   names.look_up(code_names::style::demangled);
+  const hidden_frames hidden(names, std::span(frames, count));
   for (std::size_t i = 0; i < count; ++i) {
-    if (!is_runtime_frame(names, frames[i])) print_frame(out, names, frames[i]);
+    if (!hidden(frames[i])) print_frame(out, names, frames[i]);
   }
   print_creator(out, names, spawn_site, parent);
 }

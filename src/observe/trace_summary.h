@@ -23,11 +23,11 @@ class duration_histogram {
   [[nodiscard]] std::uint64_t sum() const { return sum_; }
   // Bucket i holds what is at least 2^i and less than 2^(i+1); bucket 0 also holds 0.
   [[nodiscard]] const std::array<std::uint64_t, 64>& buckets() const { return buckets_; }
-  // At least `share` of all are not above it, and it is at most a sixteenth too large.
+  // At least `share` of all are not above it, and its first three digits are right, or one too large.
   [[nodiscard]] std::uint64_t quantile(double share) const;
 
  private:
-  static constexpr unsigned k_fine_bits = 4;  // each bucket is in so many equal parts, as a power
+  static constexpr unsigned k_fine_bits = 9;  // each bucket is in so many equal parts, as a power
   std::array<std::uint64_t, 64> buckets_{};
   std::array<std::uint64_t, std::size_t{64} << k_fine_bits> parts_{};
   std::uint64_t count_ = 0;

@@ -119,11 +119,13 @@ void for_each_runtime(void (*visit)(scheduler&, void* argument), void* argument)
 // ---- Frames -----------------------------------------------------------------------------------
 
 void snapshot::add_frames(goroutine_record& r, stack_walk& walk) {
-  std::uintptr_t inner[k_inner], outer[k_outer];
+  // One more than are kept: the last to come may turn out to be another goroutine's.
+  constexpr std::size_t k_ring = k_outer + 1;
+  std::uintptr_t inner[k_inner], outer[k_ring];
   std::size_t count = 0;
   const auto guest = reinterpret_cast<std::uintptr_t>(&scheduler::run_guest);
   for (bool more = true; more;) {
-    (count < k_inner ? inner[count] : outer[(count - k_inner) % k_outer]) = walk.inside();
+    (count < k_inner ? inner[count] : outer[(count - k_inner) % k_ring]) = walk.inside();
     ++count;
     more = walk.step();
     if (walk.left_function() == guest) {  // what follows is another goroutine's
@@ -137,7 +139,7 @@ void snapshot::add_frames(goroutine_record& r, stack_walk& walk) {
   r.left_out = static_cast<std::uint32_t>(count - r.inner_frames - at_end);
   frames_.add(inner, r.inner_frames);
   for (std::size_t i = count - at_end; i < count; ++i) {
-    frames_.add(outer[(i - k_inner) % k_outer]);
+    frames_.add(outer[(i - k_inner) % k_ring]);
   }
   r.frames = static_cast<std::uint32_t>(frames_.size() - r.first_frame);
 }

@@ -1,5 +1,6 @@
 #include "trace/frame_names.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 
@@ -80,7 +81,8 @@ void frame_names::look_up() {
     const code_name& n = *names.find(pc - 1);
     place& it = places_[pc];
     if (n.function != nullptr) it.function = n.demangled != nullptr ? n.demangled : n.function;
-    it.is_ours = is_of_runtime(it.function) || names.is_glue(pc - 1);
+    it.is_scheduler = is_of_runtime(it.function);
+    it.is_glue = names.is_glue(pc - 1);
     if (n.source.file != nullptr) {
       it.file = source_path(n.source).text();
       it.line = n.source.line;
@@ -94,9 +96,13 @@ void frame_names::look_up() {
 
 std::vector<frame> frame_names::resolve(std::span<const std::uint64_t> words,
                                         generation_texts& texts) {
+  bool is_glue_ours = true;
   const auto is_ours = [&](std::uint64_t word) {
-    return !frame_word::is_text(word) && places_.at(word).is_ours;
+    if (frame_word::is_text(word)) return false;
+    const place& it = places_.at(word);
+    return it.is_scheduler || (it.is_glue && is_glue_ours);
   };
+  is_glue_ours = !std::all_of(words.begin(), words.end(), is_ours);
   while (words.size() > 1 && is_ours(words.front())) words = words.subspan(1);
   while (words.size() > 1 && is_ours(words.back())) words = words.first(words.size() - 1);
   std::vector<frame> frames;

@@ -38,14 +38,15 @@ class frame_names {
   void want(std::span<const std::uint64_t> words);
   void look_up();
 
-  // Innermost first, as they came; without the runtime's own frames at both ends.
+  // Innermost first, as they came; without the runtime's own frames at both ends. Glue counts as
+  // the user's where nothing else is: see hidden_frames in observe/goroutine_text.h.
   std::vector<frame> resolve(std::span<const std::uint64_t> words, generation_texts&);
 
  private:
   struct place {
     std::string function, file;
     std::uint64_t line = 0;
-    bool is_ours = false;
+    bool is_scheduler = false, is_glue = false;
   };
 
   std::unordered_map<std::uint64_t, place> places_;

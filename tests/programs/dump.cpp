@@ -73,6 +73,17 @@ extern channel<int>& g_nobody;
   asm volatile("");
 }
 
+[[gnu::noinline]] void wait_for_deep_child() {
+  async([] { dig(200); }).get();
+  asm volatile("");
+}
+
+// The compiler may make one function of two that are equal.
+[[gnu::noinline]] void spawn_equal_ones() {
+  go({.name = "first twin"}, [] { g_nobody.receive(); });
+  go({.name = "second twin"}, [] { g_nobody.receive(); });
+}
+
 struct zoo {
   channel<int> nobody_sends;
   mutex held;
@@ -248,15 +259,21 @@ int main(int, char** argv) {
       this_goroutine::sleep_for(50ms);
       stop_and_dump();
     });
-  } else if (how == "inline") {
+  } else if (how == "twins") {
     run([] {
+      spawn_equal_ones();
+      this_goroutine::sleep_for(50ms);
+      stop_and_dump();
+    });
+  } else if (how == "inline" || how == "deep_inline") {
+    run([=] {
       async([] { wait_in_channel(animals.nobody_sends); }).wait_for(0s);
       go({.name = "watcher"}, [] {
         this_goroutine::sleep_for(50ms);
         stop_and_dump();
         std::_Exit(0);
       });
-      wait_for_child();
+      how == "inline" ? wait_for_child() : wait_for_deep_child();
     });
   }
   std::fflush(stdout);

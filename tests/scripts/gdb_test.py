@@ -93,7 +93,10 @@ class OfGoroutines:
         self.assertEqual(len(re.findall(r"(?m)^[* ] \d+ +run(?:ning|nable) ", self.subject.list)), 2)
         self.assertRegex(self.subject.list, r'chan receive +"the receiver"  created by ')
         for place in re.findall(r"created by (.*?)(?:  \(thread \d+\))?$", self.subject.list, re.M):
-            self.assertRegex(place, r"( at \S+:\d+| in \S+, from line \d+ on)$")
+            self.assertRegex(place, r"( at \S+:[1-9]\d*| in \S+, from line [1-9]\d* on)$")
+
+    def test_lambdas_go_under_their_whole_names(self):
+        self.assertRegex(self.subject.list, r'"the receiver"  created by main::')
 
     def test_listed_by_state(self):
         self.assertEqual(len(self.subject.waiting.splitlines()), 3, self.subject.waiting)

@@ -22,8 +22,8 @@ import unittest
 MAGPIE, PROGRAM = sys.argv[1], sys.argv[2]
 
 
-def magpie(*words):
-    return subprocess.run([MAGPIE, *words], capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL)
+def magpie(*words, **how):
+    return subprocess.run([MAGPIE, *words], capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL, **how)
 
 
 class Subject:
@@ -69,6 +69,8 @@ class Once(unittest.TestCase):
                 self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
                 for address in (path, "unix:" + path):
                     self.assertEqual(magpie("top", address, "--once", "--interval", "0.05").returncode, 0)
+                here = magpie("top", "debug", "--once", "--interval", "0.05", cwd=folder)
+                self.assertEqual(here.returncode, 0, here.stderr)
             self.assertFalse(os.path.exists(path))
 
     def test_one_goroutine(self):

@@ -435,6 +435,27 @@ class Viewer(unittest.TestCase):
                 self.assertGreaterEqual(contrast, 4.5, f"{text} on {back}, {theme}")
 
     # Regions have a line of their own below the goroutine, with their names.
+    def test_places_that_read_the_same_are_one(self):
+        trace = Handmade()
+        stacks = [trace.stack(["magpie::net::stream::read", library, "serve(int)"])
+                  for library in ("magpie::net::once", "magpie::net::again")]
+        trace.m(1, 13, 0, 1)
+        trace.m(1, 25, 1, 1, 2)
+        for number in (2, 3):
+            trace.m(1, 14, number, stacks[0], stacks[0])
+        trace.m(1, 20, trace.string("network"), stacks[0])
+        for number, stack in zip((2, 3), stacks):
+            trace.m(1, 16, number, 1)
+            trace.m(1, 20, trace.string("network"), stack)
+        file = self.path / "places.trace"
+        file.write_bytes(trace.bytes())
+        page = self.page_of(file)
+        page.evaluate("byId('tabs').querySelector('[data-view=time]').click()")
+        rows = json.loads(page.evaluate("""JSON.stringify([...document.querySelectorAll('#view-time td.mono')].map(
+            cell => cell.textContent + ' ' + cell.nextSibling.textContent))"""))
+        self.assertEqual(rows, ["magpie::net::stream::readnetwork · serve file.cpp:7 3"])
+        self.assertEqual(page.errors(), [])
+
     def test_regions_are_named(self):
         page = self.page_of(DATA / "go_annotated.trace")
         texts = json.loads(page.evaluate("""(() => {
@@ -458,6 +479,24 @@ class Viewer(unittest.TestCase):
         for side, sign in (("left", 1), ("right", -1)):
             self.assertGreaterEqual(sign * page.evaluate(f"byId('found').getBoundingClientRect().{side}"),
                                     0 if side == "left" else -390)
+
+    def test_names_that_differ_in_their_ends_can_be_told_apart_in_what_is_found(self):
+        trace = Handmade()
+        lambdas = "a_server::serve_connections()::{lambda()#1}::operator()() const::{lambda()#1}::operator()() const"
+        names = [trace.stack([f"{lambdas}::{{lambda()#{number}}}"]) for number in (1, 2)]
+        trace.m(1, 13, 0, 1)
+        trace.m(1, 25, 1, 1, 2)
+        for number, name in enumerate(names, 2):
+            trace.m(1, 14, number, name, names[0])
+        file = self.path / "lambdas.trace"
+        file.write_bytes(trace.bytes())
+        for size in (WIDE, NARROW):
+            page = self.page_of(file, size)
+            page.evaluate("app.showFound('lambda')")
+            cut = "[...document.querySelectorAll('#found .text')].filter(e => e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight)"
+            self.assertEqual(page.evaluate("document.querySelectorAll('#found .text').length"), 2)
+            self.assertEqual(page.evaluate(f"{cut}.length"), 0)
+            self.assertEqual(page.errors(), [])
 
     def test_search(self):
         page = self.page_of(DATA / "go_annotated.trace")

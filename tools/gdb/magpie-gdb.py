@@ -338,22 +338,40 @@ def place(address):
         block = gdb.block_for_pc(address - 1)
     except RuntimeError:
         return hex(address)
-    named = []  # from inside out: functions of ours, inlined into the user's
+    named = []  # blocks of functions, from inside out: of ours, inlined into the user's
     while block is not None and not block.is_global:
         if block.function is not None:
-            named.append(block.function)
+            named.append(block)
         block = block.superblock
     if not named:
         return hex(address)
-    for function in named:
-        if not function.print_name.startswith("magpie::"):
+    for block in named:
+        if not block.function.print_name.startswith("magpie::"):
             break
-    if function is not named[0]:
+    name = full_name(block.function, address)
+    if block is not named[0]:
         # gdb's scripts cannot see where in it; its first line tells one lambda from another.
-        return "%s in %s, from line %d on" % (function.print_name, function.symtab.filename, function.line)
+        return "%s in %s, from line %d on" % (name, block.function.symtab.filename, first_line(block))
     if line.symtab is None:
+        return name
+    return "%s at %s:%d" % (name, line.symtab.filename, line.line)
+
+
+def first_line(block):
+    """Of a function. Of lambdas g++ does not always say it: then the first line that has code."""
+    if block.function.line > 0:
+        return block.function.line
+    lines = (entry.line for entry in block.function.symtab.linetable() if block.start <= entry.pc < block.end)
+    return min((line for line in lines if line > 0), default=0)
+
+
+def full_name(function, address):
+    """For lambdas, whose debug information says only operator()(): by the symbol they are in."""
+    if not function.print_name.startswith("operator()"):
         return function.print_name
-    return "%s at %s:%d" % (function.print_name, line.symtab.filename, line.line)
+    symbol = re.split(r" \+ \d+ in section | in section ", gdb.execute("info symbol %d" % address, to_string=True))[0]
+    inside = re.match(r"void magpie::detail::call_(?:inline|on_heap)<(.*)>\(void\*\)", symbol)
+    return inside.group(1) if inside else symbol if "operator()" in symbol else function.print_name
 
 
 class InfoGoroutines(gdb.Command):

@@ -1,6 +1,7 @@
 #include "tools/magpie/debug_client.h"
 
 #include <chrono>
+#include <filesystem>
 #include <system_error>
 
 #include <magpie/net.h>
@@ -49,7 +50,11 @@ debug_client::debug_client(std::string_view address) {
     address.remove_prefix(k_http.size());
     address = address.substr(0, address.find('/'));
   }
-  if (address.find('/') != address.npos && !address.starts_with(k_unix)) address_ = k_unix;
+  std::error_code unknown;
+  const bool is_name =
+      address.find(':') == address.npos && std::filesystem::is_socket(address, unknown);
+  const bool is_path = address.find('/') != address.npos && !address.starts_with(k_unix);
+  if (is_name || is_path) address_ = k_unix;
   address_ += address;
   if (address_.find(':') == address_.npos) {
     throw usage_error("\"" + address_ + "\" is neither host:port nor a path");

@@ -225,7 +225,10 @@ TEST(Dump, ANameDoesNothingToATerminal) {
   asm volatile("" ::"r"(n));
 }
 struct debug_test_object {
-  [[gnu::noinline]] void member(const channel<int>& c) { debug_test_called_with(c, 1); }
+  [[gnu::noinline]] void member(const channel<int>& c) {
+    debug_test_called_with(c, 1);
+    asm volatile("");  // or the call above is a jump, and this frame is gone
+  }
 };
 
 // What passes on the arguments is not shown, and has no name of its own.
@@ -316,6 +319,14 @@ TEST_P(DumpProgramBuilt, ShowsEveryState) {
   EXPECT_THAT(end.output, Not(ContainsRegex("created by [^\n]*\n[^\n]*include/magpie")));
 }
 
+TEST_P(DumpProgramBuilt, EqualFunctionsAreShownWithoutTheScheduler) {
+  const auto end = run_dump("twins", {}, GetParam());
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_THAT(end.output, HasSubstr("\nspawn_equal_ones()::{lambda()#1}"));
+  EXPECT_THAT(end.output, HasSubstr("\nspawn_equal_ones()::{lambda()#2}"));
+  EXPECT_THAT(end.output, Not(HasSubstr("magpie::rt::")));
+}
+
 TEST(DumpProgram, TakesManyGoroutines) {
   if (rt::sanitizer::k_thread) GTEST_SKIP() << "the sanitizer has no room for so many";
   const auto end = run_dump("many");
@@ -325,6 +336,14 @@ TEST(DumpProgram, TakesManyGoroutines) {
 
 TEST(DumpProgram, CutsDeepStacksInTheMiddle) {
   EXPECT_THAT(run_dump("deep").output, ContainsRegex("\n\\.\\.\\.[0-9]+ frames elided\\.\\.\\.\n"));
+}
+
+// All that is left out is one piece, also where another goroutine's frames follow.
+TEST(DumpProgram, CutsDeepStacksOnAnothersStackInOnePlace) {
+  const std::string text = run_dump("deep_inline").output;
+  const std::string elided = " frames elided...\n";
+  EXPECT_THAT(text, HasSubstr(elided));
+  EXPECT_EQ(text.find(elided), text.rfind(elided)) << text;
 }
 
 TEST(DumpProgram, TellsTwoGoroutinesOnOneStackApart) {
