@@ -303,12 +303,12 @@ TEST_P(Conformance, G22_ResetResult) {
 
 TEST_P(Conformance, G23_ManyWaitForOneTicker) {
   runtime r({.procs = ps()});
-  const int rounds = 5'000 / k_slower;
+  constexpr int rounds = 5'000 / k_slower;
   r.run([&] {
     const ticker common(1us);
     wait_group all;
     for (int g = 0; g < ps(); ++g) {
-      all.go([ticks = common.channel(), rounds] {
+      all.go([ticks = common.channel()] {
         timer mine(1ms);
         for (int i = 0; i < rounds; ++i) {
           select(on_receive(ticks, [](std::optional<time_point>) {}),

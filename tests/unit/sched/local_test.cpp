@@ -77,7 +77,10 @@ TEST(GoroutineLocal, HasEndedWhenTheEndIsKnown) {
     while (!result.ready()) this_goroutine::yield();
     EXPECT_EQ(slow_to_end::alive, 0);
 
-    async([use, large = std::array<char, 100>()] { use(); }).get();
+    async([use, large = std::array<char, 100>()] {
+      (void)large;
+      use();
+    }).get();
     EXPECT_EQ(slow_to_end::alive, 0);
 
     wait_group all;
