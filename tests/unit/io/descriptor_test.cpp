@@ -389,10 +389,11 @@ TEST(DescriptorWait, BusyPsLookAtDescriptors) {
     });
     this_goroutine::yield();
     ASSERT_EQ(::write(pair.ends[1]->fd(), "x", 1), 1);
-    go([&] {
+    future<void> another = async([&] {
       while (!answered) this_goroutine::yield();
     });
     while (!answered) this_goroutine::yield();
+    another.wait();
   });
 }
 
