@@ -16,8 +16,9 @@ class counter {
   }
   // The same for a reader who concludes from the number that what came before is visible.
   void add_visibly() {
-    value_.store(value_.load(relaxed) + 1, release);  // relaxed: own; release: see the reader
+    value_.store(value_.load(relaxed) + 1, release);  // relaxed: own; pairs with read_and_see()
   }
+  std::uint64_t read_and_see() const { return value_.load(acquire); }  // pairs with add_visibly()
   // Any thread.
   std::uint64_t read() const { return value_.load(relaxed); }  // relaxed: as above
 

@@ -9,13 +9,13 @@ namespace magpie::rt {
 std::uint64_t scheduler::live_goroutines() const {
   std::uint64_t finished = 0, spawned = 0;
   int count = ps_made_.load(acquire);  // pairs with the release in resize()
-  for (int i = 0; i < count; ++i) finished += ps_[i]->counters.finished.read();
-  // With the release of each end: the beginnings that came before it are visible, too, on however
-  // many Ps there are by now.
-  std::atomic_thread_fence(acquire);
+  // With each end the beginnings that came before it are visible, too, on however many Ps there are
+  // by now. By the reads themselves: ThreadSanitizer does not know fences, and users who destroy
+  // something when nobody is left rely on this.
+  for (int i = 0; i < count; ++i) finished += ps_[i]->counters.finished.read_and_see();
   count = ps_made_.load(acquire);  // as above
   for (int i = 0; i < count; ++i) spawned += ps_[i]->counters.spawned.read();
-  spawned += spawned_outside_.load(relaxed);  // relaxed: kept in order by the fence above
+  spawned += spawned_outside_.load(relaxed);  // relaxed: kept in order by the reads above
   return spawned - finished;
 }
 
