@@ -23,7 +23,8 @@ class duration_histogram {
   [[nodiscard]] std::uint64_t sum() const { return sum_; }
   // Bucket i holds what is at least 2^i and less than 2^(i+1); bucket 0 also holds 0.
   [[nodiscard]] const std::array<std::uint64_t, 64>& buckets() const { return buckets_; }
-  // At least `share` of all are not above it, and its first three digits are right, or one too large.
+  // At least `share` of all are not above it, and its first three digits are right, or one too
+  // large.
   [[nodiscard]] std::uint64_t quantile(double share) const;
 
  private:

@@ -429,8 +429,8 @@ void scheduler::look_at_orphans(os::nanos now) {
     // It sleeps on, as far as that matters: a look costs microseconds, and there may be thousands.
     if (!has_run && !may_note_stall_locked(*m, now)) continue;
     const os::thread_view view = os::look_at_thread(m->thread);
-    // relaxed: one who is on its way back, and sleeps until it gets this lock, has counted itself in
-    // before it slept.
+    // relaxed: one who is on its way back, and sleeps until it gets this lock, has counted itself
+    // in before it slept.
     const bool inside = m->depth.load(relaxed) != 0;
     if (view.activity == os::thread_activity::asleep && !inside) note_stall_locked(*m, view, now);
     if (preempts_ && has_run && view.activity == os::thread_activity::running) {

@@ -102,8 +102,7 @@ void scheduler::judge_loot(P& p) {
   const auto count = static_cast<os::nanos>(std::exchange(loot.count, 0));
   const os::nanos took = os::ticks_to_nanos(now - loot.since);
   const auto turns = static_cast<os::nanos>(p.turns.read() - loot.turns);
-  const auto others =
-      static_cast<os::nanos>(turns_of_others(p, loot.victim) - loot.others_turns);
+  const auto others = static_cast<os::nanos>(turns_of_others(p, loot.victim) - loot.others_turns);
   const bool won_nothing = k_much_busier * others < turns;
   if (took / (won_nothing ? std::max(count, turns) : count) >= k_cost_of_one) {
     loot.poor = 0;

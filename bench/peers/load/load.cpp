@@ -10,8 +10,9 @@
 //   load modes <procs> <seconds> <server program> [its arguments]
 //
 // compares a server without a trace, one that traces itself (into the file MAGPIE_BENCH_TRACE) and
-// one with a flight recorder: all three run, and get a tenth of a second of work each, in turn. What
-// is compared is their processor time for a request: the rate goes up and down with the machine.
+// one with a flight recorder: all three run, and get a tenth of a second of work each, in turn.
+// What is compared is their processor time for a request: the rate goes up and down with the
+// machine.
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -218,9 +219,10 @@ class contender {
 
 void compare_modes(const char* procs, int seconds, char** words) {
   const char* const file = std::getenv("MAGPIE_BENCH_TRACE");
-  contender all[] = {{"off", start(words)},
-                     {"tracing", start(words, "MAGPIE_TRACE", file != nullptr ? file : "/dev/null")},
-                     {"flight", start(words, "MAGPIE_BENCH_FLIGHT")}};
+  contender all[] = {
+      {"off", start(words)},
+      {"tracing", start(words, "MAGPIE_TRACE", file != nullptr ? file : "/dev/null")},
+      {"flight", start(words, "MAGPIE_BENCH_FLIGHT")}};
   for (contender& each : all) each.begin();
   for (int i = 0; i < 10 * seconds; ++i) all[i % 3].take_turn();
   for (const contender& each : all) each.report(procs);

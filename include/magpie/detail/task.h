@@ -66,8 +66,8 @@ struct end_told {};
 // The values of goroutine_local that the goroutine with this closure has.
 MAGPIE_API void destroy_locals(void* closure) noexcept;
 
-// The locals end before the callable does, and before its over(), if it has one: by either, somebody
-// may learn that the goroutine has ended.
+// The locals end before the callable does, and before its over(), if it has one: by either,
+// somebody may learn that the goroutine has ended.
 template <class F>
 [[gnu::always_inline]] inline void call_to_the_end(F& f, void* closure) {
   struct end_of_locals {

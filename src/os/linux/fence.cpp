@@ -7,13 +7,19 @@
 #include "base/check.h"
 
 namespace magpie::rt::os {
-namespace detail {
+namespace {
 
 // Registering tells the kernel to be ready for the quick kind.
-fence_support::fence_support()
-    : heavy_is_enough(
-          syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
-          syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) {}
+bool register_membarrier() {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
+         syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+}  // namespace
+
+namespace detail {
+
+fence_support::fence_support() : heavy_is_enough(register_membarrier()) {}
 
 // Before the constructors of other globals: goroutines that these start must not see it change,
 // since a light fence of the one kind does not go with a heavy one of the other.

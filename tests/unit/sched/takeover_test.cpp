@@ -304,7 +304,8 @@ TEST(Takeover, OfAGoroutineLockedToItsThread) {
 std::optional<long> reads_of_the_monitor() {
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::string name, word;
-    if (!std::getline(std::ifstream(task.path() / "comm"), name) || name != "magpie-monitor") continue;
+    if (!std::getline(std::ifstream(task.path() / "comm"), name) || name != "magpie-monitor")
+      continue;
     std::ifstream counts(task.path() / "io");
     long reads = 0;
     while (counts >> word) {
