@@ -182,14 +182,15 @@ TEST_F(Touchy, APartnerWhoseTimeIsUpMeanwhileLeaves) {
   runtime r({.procs = 1});
   r.run([] {
     channel<touchy> c;
+    static constexpr auto k_time = 500ms;  // so long that a busy machine gets to the receiver
     future<bool> sends = async([=] {
       touchy value(1);
-      return c.send_for(value, 20ms);
+      return c.send_for(value, k_time);
     });
     wait_for_waiting(c, 1);
     touchy out;
     touchy::while_moving = [] {
-      this_goroutine::sleep_for(30ms);
+      this_goroutine::sleep_for(k_time + 10ms);
       touchy::throws_left = 1;
     };
     EXPECT_THROW(c.try_receive(out), std::runtime_error);
