@@ -65,6 +65,12 @@ expect_in err 'clang-19 is not in this release'
 grep -q 'install .*clang-14' "$work/apt.log" || fail 'did not install clang-14'
 ! grep -q 'install .*clang-19' "$work/apt.log" || fail 'tried to install clang-19'
 
+# The sanitizers of the clang that this release's package needs, not of those it once replaced.
+stand_in apt-cache 'printf "Package: %s\nReplaces: clang-3.2, clang-3.3\nDepends: clang-15 (>= 15~)\nBreaks: clang-3.2\n" "$2"'
+run tsan
+expect_code 0
+grep -q 'install .*libclang-rt-15-dev' "$work/apt.log" || fail "not libclang-rt-15-dev: $(cat "$work/apt.log")"
+
 # No package lists yet: they are fetched first.
 rm "$work/apt.log"
 stand_in apt-cache 'false'
