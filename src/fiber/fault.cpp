@@ -37,9 +37,9 @@ enum class fault_kind {
   elsewhere,  // on a stack of ours, at an address that has nothing to do with stacks
 };
 
+// `address` is in the slot of the stack: see find_stack().
 bool in_guard(const stack& s, std::uintptr_t address) {
-  const auto low = reinterpret_cast<std::uintptr_t>(s.low);
-  return address >= low - k_guard_size && address < low;
+  return address < reinterpret_cast<std::uintptr_t>(s.low);
 }
 
 fault_kind classify(const os::signal_event& event, const stack* running, const stack* touched) {

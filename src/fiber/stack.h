@@ -15,11 +15,11 @@ struct fiber;
 struct stack_chunk;
 
 // 16 pages below each stack fault when touched: a frame of up to 60 KiB that steps over the end
-// of its stack still hits them. They cost address space, not memory.
+// of its stack still hits them. They cost address space, not memory. A pool adds a page.
 inline constexpr std::size_t k_guard_size = 64 * 1024;
 
 struct alignas(k_cache_line) stack {
-  char* low;   // [low, high) is for frames; the guard is [low - k_guard_size, low)
+  char* low;   // [low, high) is for frames; the guard ends at low
   char* high;  // frames grow down from here
   union {
     stack* next;  // in the free list it is on, if any

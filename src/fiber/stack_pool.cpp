@@ -3,6 +3,11 @@
 //   | chunk 0                                     | chunk 1 ... | not carved yet: PROT_NONE |
 //   | guard | stack 0 | guard | stack 1 |   ...   |
 //
+// Slots lie a page further apart than their size, and the page is one more of the guard. At a
+// power of two the tops of all stacks, which is all that most goroutines use, would fall into a few
+// sets of the processor's TLB and keep throwing each other out: a thousand goroutines that yield
+// took a quarter longer.
+//
 // One call makes the pages of some chunks usable, and carving guards the slots of one with another,
 // so a slab is never more than two mappings, however many stacks it holds. Guards that are mappings
 // (old kernels, locked memory) break that: two mappings per stack, of which a process has 65530.
@@ -39,7 +44,13 @@ constexpr std::size_t slots_per_chunk(size_class c) {
 }
 static_assert(slots_per_chunk(class_for(256 << 10)) == 32);
 
-constexpr std::size_t chunk_size(size_class c) { return slots_per_chunk(c) * k_slot_sizes[c]; }
+std::size_t slot_pitch(size_class c) { return k_slot_sizes[c] + os::page_size(); }
+std::size_t chunk_size(size_class c) { return slots_per_chunk(c) * slot_pitch(c); }
+
+// As many whole chunks as that, but at least one.
+std::size_t whole_chunks(std::size_t size, size_class c) {
+  return std::max<std::size_t>(size / chunk_size(c), 1) * chunk_size(c);
+}
 
 constexpr std::uint64_t all_slots(size_class c) {
   return slots_per_chunk(c) == 64 ? ~std::uint64_t{0}
@@ -52,7 +63,7 @@ struct slab_entry {
   atomic<bool> claimed{false};
   atomic<char*> start{nullptr};
   atomic<std::size_t> size{0};
-  atomic<std::size_t> slot_size{0};
+  atomic<std::size_t> slot_pitch{0};
   atomic<stack*> stacks{nullptr};
 };
 constexpr std::size_t k_most_slabs = 4096;
@@ -117,7 +128,7 @@ stack_pool::stack_pool(guard_kind guards) : guards_(guards), mapping_limit_(os::
   for (std::size_t c = 0; c < k_size_classes; ++c) {
     shelf* const made = new (&shelves_[c]) shelf;
     made->size_class = static_cast<rt::size_class>(c);
-    made->next_slab_size = std::max(k_first_slab, chunk_size(made->size_class));
+    made->next_slab_size = whole_chunks(k_first_slab, made->size_class);
   }
 }
 
@@ -247,12 +258,11 @@ bool stack_pool::commit_more_locked(stack_slab& of, std::size_t chunk_size) {
 // Guards the slots of a chunk whose pages are usable, and makes their records.
 bool stack_pool::carve(stack_chunk& c) {
   if (!install_guards(c)) return false;
-  const std::size_t slot_size = k_slot_sizes[c.size_class];
+  const std::size_t pitch = slot_pitch(c.size_class);
   for (std::size_t i = 0; i < slots_per_chunk(c.size_class); ++i) {
-    char* const slot = c.start + i * slot_size;
     stack* const s = new (&c.stacks[i]) stack{};
-    s->low = slot + k_guard_size;
-    s->high = slot + slot_size;
+    s->high = c.start + (i + 1) * pitch;
+    s->low = s->high - k_slot_sizes[c.size_class] + k_guard_size;
     s->home = &c;
     s->size_class = c.size_class;
     sanitizer::stack_made(s->note, s->low, s->high);
@@ -280,8 +290,9 @@ std::size_t stack_pool::guard_mappings_allowed() const { return mapping_limit_ /
 bool stack_pool::install_guards(stack_chunk& c) {
   const std::size_t count = slots_per_chunk(c.size_class);
   os::memory_range guards[64];
+  const std::size_t pitch = slot_pitch(c.size_class);
   for (std::size_t i = 0; i < count; ++i) {
-    guards[i] = {c.start + i * k_slot_sizes[c.size_class], k_guard_size};
+    guards[i] = {c.start + i * pitch, k_guard_size + os::page_size()};
   }
   // Markers are refused on locked memory (mlockall), so mappings remain as the other way.
   if (guards_ == guard_kind::markers && !os::install_guard_markers({guards, count})) {
@@ -316,12 +327,12 @@ slab_entry* claim_slab_entry() {
 }
 
 // Makes the slab known to find_stack().
-void publish(const stack_slab& made, std::size_t slot_size) {
+void publish(const stack_slab& made, std::size_t slot_pitch) {
   slab_entry& entry = *made.entry;
-  entry.size.store(made.size, relaxed);       // relaxed: the release of `start` publishes all three
-  entry.slot_size.store(slot_size, relaxed);  // as above
-  entry.stacks.store(made.stacks, relaxed);   // as above
-  entry.start.store(made.start, release);     // pairs with the acquire in find_stack
+  entry.size.store(made.size, relaxed);  // relaxed: the release of `start` publishes all three
+  entry.slot_pitch.store(slot_pitch, relaxed);  // as above
+  entry.stacks.store(made.stacks, relaxed);     // as above
+  entry.start.store(made.start, release);       // pairs with the acquire in find_stack
   const auto used = static_cast<std::size_t>(made.entry - g_slabs) + 1;
   std::size_t seen = g_slabs_used.load(relaxed);  // relaxed: only the exchange below counts
   // release pairs with the acquire in find_stack: a reader that sees the count sees the entry.
@@ -374,9 +385,9 @@ bool stack_pool::add_slab_locked(shelf& to) {
   made->records = {*records, record_size};
   os::forbid_huge_pages(*space);
   to.slabs = made;
-  to.next_slab_size = std::max(std::min(space->size * 2, k_largest_slab), unit);
+  to.next_slab_size = whole_chunks(std::min(space->size * 2, k_largest_slab), to.size_class);
   stats_.reserved += space->size;
-  publish(*made, k_slot_sizes[to.size_class]);
+  publish(*made, slot_pitch(to.size_class));
   return true;
 }
 
@@ -555,7 +566,7 @@ namespace {
   for (const slab_entry& entry : g_slabs) {
     const char* const start = entry.start.load(acquire);  // pairs with the release in publish
     if (start == nullptr) continue;
-    const std::size_t slots = entry.size.load(relaxed) / entry.slot_size.load(relaxed);
+    const std::size_t slots = entry.size.load(relaxed) / entry.slot_pitch.load(relaxed);
     for (const stack& s : std::span(entry.stacks.load(relaxed), slots)) {  // relaxed: as above
       if (s.occupant != nullptr) sanitizer::memory_holds_objects(s.low, s.high);
     }
@@ -574,7 +585,7 @@ const stack* find_stack(const void* address) {
     const char* const start = entry.start.load(acquire);  // pairs with the release in publish
     // relaxed: published by `start`.
     if (start == nullptr || wanted < start || wanted >= start + entry.size.load(relaxed)) continue;
-    const auto slot = static_cast<std::size_t>(wanted - start) / entry.slot_size.load(relaxed);
+    const auto slot = static_cast<std::size_t>(wanted - start) / entry.slot_pitch.load(relaxed);
     const stack* const found = entry.stacks.load(relaxed) + slot;  // relaxed: as above
     return found->high != nullptr ? found : nullptr;  // null: reserved, but no stack yet
   }

@@ -85,9 +85,25 @@ TEST_P(StackPool, StacksOfEverySizeAreUsableToTheLastByteAndGuarded) {
     EXPECT_FALSE(readable(s->low - 1));
     EXPECT_FALSE(readable(s->low - k_guard_size));
     EXPECT_FALSE(readable(s->low - k_guard_size / 2));
+    EXPECT_FALSE(readable(s->low - k_guard_size - 1));
     pool.give(&s, 1);
   }
   EXPECT_EQ(pool.stats().in_use, 0u);
+}
+
+// Or goroutines by the hundred would share a few sets of the TLB.
+TEST_P(StackPool, TopsOfNeighboursDifferInTheLowBitsOfTheirPages) {
+  constexpr std::size_t k_count = 32;
+  for (size_class c = 0; k_slot_sizes[c] <= (1 << 20); ++c) {
+    std::vector<stack*> stacks;
+    std::set<std::uintptr_t> places;
+    for (std::size_t i = 0; i < k_count; ++i) {
+      stacks.push_back(take(pool, c));
+      places.insert(reinterpret_cast<std::uintptr_t>(stacks.back()->high) / os::page_size() % 64);
+    }
+    EXPECT_GE(places.size(), k_count / 2);
+    pool.give(stacks.data(), stacks.size());
+  }
 }
 
 TEST_P(StackPool, NoTwoStacksShareAByte) {
@@ -113,7 +129,7 @@ TEST_P(StackPool, FindsTheStackOfAnyAddressInItsSlot) {
   EXPECT_EQ(find_stack(s->low), s);
   EXPECT_EQ(find_stack(s->high - 1), s);
   EXPECT_EQ(find_stack(s->low - 1), s) << "the guard belongs to the stack above it";
-  EXPECT_EQ(find_stack(s->low - k_guard_size), s);
+  EXPECT_EQ(find_stack(s->low - k_guard_size - os::page_size()), s);
   EXPECT_NE(find_stack(s->high), s);
   EXPECT_EQ(find_stack(nullptr), nullptr);
   EXPECT_EQ(find_stack(&pool), nullptr);
