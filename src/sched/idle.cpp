@@ -46,6 +46,7 @@
 #include "os/clock.h"
 #include "os/fence.h"
 #include "sched/debug_settings.h"
+#include "sched/idle.h"
 #include "sched/scheduler.h"
 #include "sched/tracing.h"
 
@@ -65,13 +66,6 @@ constexpr int k_most_doublings = 4;
 }  // namespace
 
 // ---- The submitting side ----------------------------------------------------------------------
-
-void scheduler::wake_p() {
-  os::light_fence();  // [fence], after the caller's [publish]
-  // relaxed: ordered by the fence. [look]
-  if (idle_count_.load(relaxed) == 0) return poke_monitor();
-  if (spinning_.load(relaxed) == 0) wake_one();  // as above
-}
 
 // At most one wake-up is under way at a time: the one who counts the spinner in.
 void scheduler::wake_one() {

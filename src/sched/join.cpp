@@ -8,7 +8,7 @@
 #include <magpie/async.h>
 
 #include "os/thread.h"
-#include "sched/tracing.h"
+#include "sched/turn.h"
 #include "sched/waiting.h"
 
 namespace magpie::detail {

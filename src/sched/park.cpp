@@ -13,7 +13,8 @@
 
 #include "os/fence.h"
 #include "sched/gate.h"
-#include "sched/tracing.h"
+#include "sched/idle.h"
+#include "sched/turn.h"
 
 namespace magpie::rt {
 
@@ -23,13 +24,6 @@ thread_local bool t_wakes_are_urgent = false;
 
 urgent_wakes::urgent_wakes() { t_wakes_are_urgent = true; }
 urgent_wakes::~urgent_wakes() { t_wakes_are_urgent = false; }
-
-void finish_switch(M& m) {
-  if (m.leaving.finish == nullptr) return;
-  auto* const finish = m.leaving.finish;
-  m.leaving.finish = nullptr;
-  finish(m);
-}
 
 // Leaves g's stack for the next goroutine at hand. The one function through which every stopped
 // goroutine comes back, so that its return is predicted well.
@@ -128,10 +122,15 @@ void scheduler::push_next(M& m, G* g) {
 }
 
 void scheduler::push_local(M& m, G* g) {
+  if (!m.p->queue.try_push(g)) push_overflowing(m, g);
+  wake_p();
+}
+
+// A full ring: half of it moves to the global queue.
+[[gnu::noinline]] void scheduler::push_overflowing(M& m, G* g) {
   goroutine_queue overflow;
   m.p->queue.push(g, overflow);
   if (!overflow.empty()) push_global(overflow);
-  wake_p();
 }
 
 void scheduler::push_global(goroutine_queue& batch) {

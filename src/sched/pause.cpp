@@ -21,6 +21,7 @@
 #include "os/fence.h"
 #include "os/thread_view.h"
 #include "sched/arena.h"
+#include "sched/idle.h"
 #include "sched/scheduler.h"
 #include "sched/snapshot.h"
 #include "sched/tracing.h"

@@ -27,6 +27,7 @@
 
 #include "os/fence.h"
 #include "sched/debug_settings.h"
+#include "sched/idle.h"
 #include "sched/scheduler.h"
 #include "sched/waiting.h"
 

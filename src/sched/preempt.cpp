@@ -49,6 +49,7 @@
 #include "os/thread_view.h"
 #include "sched/debug_settings.h"
 #include "sched/gate.h"
+#include "sched/idle.h"
 #include "sched/tracing.h"
 
 namespace magpie::rt {
@@ -73,14 +74,6 @@ constexpr os::nanos k_at_once = 1;
 }  // namespace
 
 // ---- Stopped Ms; all under the lock -----------------------------------------------------------
-
-bool scheduler::stopped_is_due(const P& p) {
-  // relaxed: hints; the list itself is looked at under the lock.
-  if (p.stopped.count.load(relaxed) == 0) return false;
-  // Whoever is in run_next goes on with a slice that has begun: one more has to begin first.
-  const std::uint64_t begun = p.queue.peek_next() != nullptr ? 1 : 0;
-  return p.queue_turns() >= p.stopped.due.load(relaxed) + begun;
-}
 
 void scheduler::note_first_stopped_locked(P& p) {
   if (p.stopped.first == nullptr) return;

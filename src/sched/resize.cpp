@@ -6,6 +6,7 @@
 #include <new>
 
 #include "os/memory.h"
+#include "sched/idle.h"
 #include "sched/scheduler.h"
 
 namespace magpie::rt {

@@ -59,13 +59,20 @@ class run_queue {
 
   // ---- Owner only ----
 
-  // To the end of the ring. When the ring is full, half of it and `g` move to `overflow`.
-  void push(G* g, goroutine_queue& overflow) {
+  // To the end of the ring; false when it is full.
+  bool try_push(G* g) {
     const std::uint32_t tail = tail_.load(relaxed);           // relaxed: only the owner writes it
     const std::uint32_t head = head_in(head_.load(acquire));  // pairs with consume()'s release
-    if (tail - head >= k_size) return push_slow(g, overflow);
+    if (tail - head >= k_size) [[unlikely]]
+      return false;
     slots_[tail % k_size].store(g, relaxed);  // published by the next line
-    tail_.store(tail + 1, release);           // pairs with the acquire in steal_half_into()
+    tail_.store(tail + 1, release);           // pairs with the acquire in grab_half()
+    return true;
+  }
+
+  // The same; when the ring is full, half of it and `g` move to `overflow`.
+  void push(G* g, goroutine_queue& overflow) {
+    if (!try_push(g)) push_slow(g, overflow);
   }
 
   // Into run_next; whoever was there moves to the ring, as with push(). True: somebody was.

@@ -7,24 +7,16 @@
 #include <utility>
 
 #include "os/clock.h"
-#include "sched/scheduler.h"
-#include "sched/tracing.h"
+#include "sched/idle.h"
+#include "sched/turn.h"
 
 namespace magpie::rt {
 namespace {
 
-// Every so many turns a P looks at the global queue first, or those in it could wait for ever
-// behind those that come and go here. Prime, so that it does not beat with programs that do
-// things in powers of two; 1.6 % of the turns pay for it.
-//
 // Goroutines that ready each other through run_next share one time slice. Their turns do not
 // count, as in Go: by turns, those with short ones would get less than those with long ones. But
 // when they have had a whole slice between them, the global queue and the ring go before
 // run_next. The monitor ends such a chain as well, if there is one.
-constexpr std::uint64_t k_fairness_turn = 61;
-
-bool is_fairness_turn(const P& p) { return p.turns.read() % k_fairness_turn == 0; }
-
 bool chain_is_over(P& p, os::nanos time_slice) {
   const std::uint64_t now = os::ticks();
   if (p.chain.slices != p.slices.read()) {
@@ -149,56 +141,14 @@ run_queue::popped scheduler::from_global_queue(M& m) {
   return {batch[0], false};
 }
 
-// First in, first out, as Go does; but after a goroutine that waits for a child, or is one that
-// has ended, the newest child goes first. A tree of goroutines that fork and join is then walked
-// depth first: a handful of them are alive at a time, on hot stacks, instead of a whole level.
-run_queue::popped scheduler::pop_local(M& m) {
-  if (std::exchange(m.prefers_newest, false)) {
-    G* const child = m.p->queue.take_newest_if([](const G& g) { return g.is_fresh_child(); });
-    if (child != nullptr) return {child, true};
-  }
-  return m.p->queue.pop();
+// See pop_local().
+[[gnu::noinline]] G* scheduler::pop_newest_child(M& m) {
+  m.prefers_newest = false;
+  return m.p->queue.take_newest_if([](const G& g) { return g.is_fresh_child(); });
 }
 
-// The local part of find_runnable(), for a switch that does not touch the M's own stack. On a
-// fairness turn, when a timer is due, when it is the turn of somebody who was stopped and when the
-// P is to be given up, the M looks for itself. `left`: the stack of a goroutine that has just
-// ended; one that never ran and wants such a stack goes on there.
-G* scheduler::next_local(M& m, stack* left) {
-  P& p = *m.p;
-  // relaxed: see above.
-  if (is_fairness_turn(p) || p.retired.load(relaxed) || p.urged.load(relaxed) || timer_is_due(p) ||
-      stopped_is_due(p)) {
-    return nullptr;
-  }
-  const run_queue::popped found = pop_local(m);
-  if (found.g == nullptr) return nullptr;
-  G& g = *found.g;
-  if (left != nullptr && g.fiber.stack == nullptr && g.size_class == left->size_class) {
-    g.fiber.stack = left;
-    left->occupant = &g.fiber;
-  }
-  // The M hands its P over, or waits for the kernel to make stacks, on its own stack: whoever
-  // stops here may hold the lock of a channel until the switch has been made.
-  if (g.locked || (g.fiber.stack == nullptr && !p.stacks.has(g.size_class))) [[unlikely]] {
-    m.found = found;
-    return nullptr;
-  }
-  begin_turn(m, found.g, found.inherits_slice);
-  return found.g;
-}
-
-void scheduler::begin_turn(M& m, G* g, bool inherits_slice) {
-  P& p = *m.p;
-  p.turns.add();
-  if (!inherits_slice) {
-    p.slices.add();
-    m.yield_requested.store(false, relaxed);  // relaxed: a hint; it was meant for the last slice
-  }
-  g->go_on(goroutine_state::runnable);
-  trace_start(m, *g);
-  latency_sampler::note_running(*g, p.latencies);
-  if (g->fiber.stack == nullptr) bind_stack(m, g);
-}
+// Not inlined into goroutine_main(), whose frame is on every stack for as long as its goroutine
+// lives: a line more to fetch for each that goes on.
+[[gnu::noinline]] G* scheduler::next_after(M& m, stack* left) { return next_local(m, left); }
 
 }  // namespace magpie::rt

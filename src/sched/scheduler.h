@@ -61,19 +61,32 @@ namespace testing {
 class waste_meter;
 }
 
+// The line at `address`, which is mapped, will be needed soon. A load whose result nobody waits
+// for, not a prefetch: on Zen 4 a run of those waits for the page tables one after the other when
+// the pages are cold, too. Those who look for races would see one.
+[[gnu::always_inline]] inline void fetch_line(std::uintptr_t address) {
+  const auto* const line = reinterpret_cast<const volatile char*>(address);
+  if constexpr (sanitizer::k_address || sanitizer::k_thread) {
+    __builtin_prefetch(const_cast<const char*>(line));
+  } else {
+    (void)*line;
+  }
+}
+
 // For one that has waited for long, and goes on soon: the frames it comes back to, the first ones
-// of its stack, if they are on the same page, and the stack's record, for when it ends. Inlined by
-// force: g++ finds that it has no effect, and drops calls of such functions.
+// of its stack, if they are on the same page, and the stack's record, for when it ends. The caller
+// owns it. Inlined by force: g++ finds that prefetches have no effect, and drops such functions.
 [[gnu::always_inline]] inline void fetch_frames(const G& g) {
+  constexpr std::uintptr_t k_page = 4096;  // or more; the frames of interest are within this
   if (g.fiber.stack == nullptr) return;
   const auto at = reinterpret_cast<std::uintptr_t>(g.fiber.registers.stack_pointer);
-  const std::uintptr_t end = (at | 4095) + 1;
+  const std::uintptr_t end = (at | (k_page - 1)) + 1;
   for (std::uintptr_t line = at; line < at + 5 * k_cache_line; line += k_cache_line) {
-    __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
+    fetch_line(line < end ? line : at);
   }
-  __builtin_prefetch(g.fiber.stack, 1);
+  fetch_line(reinterpret_cast<std::uintptr_t>(g.fiber.stack));
   for (std::uintptr_t line = end - 3 * k_cache_line; line != end; line += k_cache_line) {
-    __builtin_prefetch(reinterpret_cast<const void*>(line), 1);
+    fetch_line(line);
   }
 }
 
@@ -137,7 +150,7 @@ class scheduler final : private trace::source {
   void run_loop(M& m);
   bool run(M& m, G* g);
 
-  // ---- idle.cpp ----
+  // ---- idle.h, idle.cpp ----
 
   // Work became visible in a ring or in the global queue: is one more thread worth waking?
   void wake_p();
@@ -226,11 +239,15 @@ class scheduler final : private trace::source {
     bool spinning;
   };
 
+  // turn.h
+  static G* next_local(M& m, stack* left = nullptr);
+  static run_queue::popped pop_local(M& m);
+  static void begin_turn(M& m, G* g, bool inherits_slice);
+
   // schedule.cpp
   run_queue::popped find_runnable(M& m);
-  G* next_local(M& m, stack* left = nullptr);
-  static run_queue::popped pop_local(M& m);
-  void begin_turn(M& m, G* g, bool inherits_slice);
+  static G* next_after(M& m, stack* left);
+  static G* pop_newest_child(M& m);
   run_queue::popped from_global_queue_when_urged(M& m);
   run_queue::popped from_global_queue_for_fairness(M& m);
   run_queue::popped from_local_queue(M& m);
@@ -278,11 +295,13 @@ class scheduler final : private trace::source {
 
   // park.cpp
   bool somebody_waits_for(const P& p) const {
-    // relaxed: hints. Also those who were stopped here.
-    return !p.queue.empty() || global_.length() != 0 || p.stopped.count.load(relaxed) != 0;
+    // relaxed: hints. Also those who were stopped here. The ring's length is quick to tell.
+    return p.queue.ring_length() != 0 || !p.queue.empty() || global_.length() != 0 ||
+           p.stopped.count.load(relaxed) != 0;
   }
   void push_global(goroutine_queue& batch);
   void push_local(M& m, G* g);
+  void push_overflowing(M& m, G* g);
   void push_next(M& m, G* g);
   M* switch_away(M* m, G* g);
   static void finish_park(M& m);
@@ -293,7 +312,11 @@ class scheduler final : private trace::source {
   void announce_own_timer(M& m);
   os::nanos earliest_timer() const;
   bool timers_may_wake() const;
-  static bool timer_is_due(P& p);
+  static bool timer_is_due(P& p) {
+    const os::nanos next = p.timers.next();
+    return next != os::k_never && timer_has_come(p, next);
+  }
+  static bool timer_has_come(P& p, os::nanos next);
   bool run_timers(M* m, P& p, os::nanos now);
   void run_own_timers(M& m);
   bool run_timers_of_all(M* m, os::nanos slack);
@@ -376,7 +399,14 @@ class scheduler final : private trace::source {
   bool slice_is_over_locked(P& p, os::nanos now) const;
 
   // preempt.cpp
-  static bool stopped_is_due(const P& p);
+  // The turn of the first stopped one has come.
+  static bool stopped_is_due(const P& p) {
+    // relaxed: hints; the list itself is looked at under the lock.
+    if (p.stopped.count.load(relaxed) == 0) return false;
+    // Whoever is in run_next goes on with a slice that has begun: one more has to begin first.
+    const std::uint64_t begun = p.queue.peek_next() != nullptr ? 1 : 0;
+    return p.queue_turns() >= p.stopped.due.load(relaxed) + begun;  // relaxed: as above
+  }
   static void note_first_stopped_locked(P& p);
   static void count_stopped_locked(P& p, int change);
   void push_stopped_locked(P& p, M& m);
@@ -439,7 +469,7 @@ class scheduler final : private trace::source {
   void print_gs_locked(printer& out) const;
 
   // spawn.cpp
-  void bind_stack(M& m, G* g);
+  static void bind_stack(M& m, G* g);
   void push_from_outside(G* g);
   G* refill_free_gs(P* p);
   G* carve_g_locked();
@@ -649,6 +679,11 @@ inline void check_not_forked() {
 }
 
 // First thing on every side of a switch where somebody may have left: does what `leaving` says.
-void finish_switch(M& m);
+inline void finish_switch(M& m) {
+  if (m.leaving.finish == nullptr) return;
+  auto* const finish = m.leaving.finish;
+  m.leaving.finish = nullptr;
+  finish(m);
+}
 
 }  // namespace magpie::rt

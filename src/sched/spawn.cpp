@@ -18,9 +18,9 @@
 #include "os/memory.h"
 #include "sched/arena.h"
 #include "sched/gate.h"
+#include "sched/idle.h"
 #include "sched/local.h"
 #include "sched/outside.h"
-#include "sched/scheduler.h"
 #include "sched/tracing.h"
 
 namespace magpie::rt {
@@ -172,7 +172,7 @@ void scheduler::bind_stack(M& m, G* g) {
   stack* const s = m.p->stacks.take(g->size_class);
   if (s == nullptr) {
     fatal_report report("fatal error");
-    stacks.explain_shortage(report.text());
+    m.scheduler_.stacks.explain_shortage(report.text());
     report.end();
   }
   prepare(g->fiber, *s, goroutine_main);
@@ -229,7 +229,7 @@ departure scheduler::goroutine_main(fiber*, thread_state* thread) {
     scheduler& home = m->scheduler_;
     m->ends_with_goroutine = g->locked;
     home.bury(m, g);
-    G* const next = m->ends_with_goroutine ? nullptr : home.next_local(*m, on);
+    G* const next = m->ends_with_goroutine ? nullptr : next_after(*m, on);
     m->current = next;
     if (next != nullptr && next->fiber.stack == on) continue;
     m->leaving.finish = finish_stack;

@@ -14,6 +14,7 @@
 #include "os/signal.h"
 #include "sched/current.h"
 #include "sched/debug_settings.h"
+#include "sched/idle.h"
 #include "sched/local.h"
 #include "sched/outside.h"
 #include "sched/report.h"

@@ -10,7 +10,7 @@
 // have been long lately, the P is handed on at once (call_history.h).
 
 #include "os/fence.h"
-#include "sched/scheduler.h"
+#include "sched/idle.h"
 #include "sched/tracing.h"
 
 namespace magpie::rt {

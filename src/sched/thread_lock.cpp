@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "sched/idle.h"
 #include "sched/local.h"
 #include "sched/scheduler.h"
 

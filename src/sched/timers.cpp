@@ -89,9 +89,7 @@ constexpr os::nanos k_crowd_slack = 20'000;
 
 // Reading the clock at every turn would cost more than the turn. The tick counter tells when it
 // is worth it; it may be off by a little, so it is set to be early and set again.
-bool scheduler::timer_is_due(P& p) {
-  const os::nanos next = p.timers.next();
-  if (next == os::k_never) return false;
+bool scheduler::timer_has_come(P& p, os::nanos next) {
   const std::uint64_t ticks = os::ticks();
   if (next == p.timer_watch.next && ticks < p.timer_watch.look_at) return false;
   const os::nanos now = os::now();

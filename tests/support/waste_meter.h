@@ -34,7 +34,7 @@
 
 #include "os/clock.h"
 #include "os/thread_view.h"
-#include "sched/scheduler.h"
+#include "sched/idle.h"
 
 namespace magpie::rt::testing {
 
