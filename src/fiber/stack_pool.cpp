@@ -1,7 +1,7 @@
 // Layout of a slab, addresses rising to the right:
 //
-//   | chunk 0                                     | chunk 1 ... | not carved yet: PROT_NONE |
-//   | guard | stack 0 | guard | stack 1 |   ...   |
+//   | chunk 0                                          | chunk 1 ... | not carved yet: PROT_NONE |
+//   | guard | stack 0 | guard | stack 1 |   ... | rest |
 //
 // Slots lie a page further apart than their size, and the page is one more of the guard. At a
 // power of two the tops of all stacks, which is all that most goroutines use, would fall into a few
@@ -37,24 +37,28 @@ constexpr std::size_t k_page_table_span = 2 << 20;  // what one page of page-tab
 constexpr std::size_t k_first_slab = std::size_t{64} << 20;
 constexpr std::size_t k_largest_slab = std::size_t{16} << 30;
 
-// Enough slots that carving is rare, few enough that a small program reserves little.
-constexpr std::size_t slots_per_chunk(size_class c) {
-  constexpr std::size_t k_chunk = 8 << 20;
-  return std::clamp<std::size_t>(k_chunk / k_slot_sizes[c], 1, 64);
-}
-static_assert(slots_per_chunk(class_for(256 << 10)) == 32);
-
 std::size_t slot_pitch(size_class c) { return k_slot_sizes[c] + os::page_size(); }
-std::size_t chunk_size(size_class c) { return slots_per_chunk(c) * slot_pitch(c); }
+
+// Enough slots that carving is rare, few enough that a small program reserves little. No two chunks
+// share a page of page-table entries, so that it goes with the chunk.
+std::size_t chunk_size(size_class c) {
+  constexpr std::size_t k_usual = 8 << 20;
+  const std::size_t needed = std::max(k_usual, slot_pitch(c));
+  return (needed + k_page_table_span - 1) / k_page_table_span * k_page_table_span;
+}
+
+constexpr std::size_t k_most_slots = 64;  // of a chunk: bits of a word
+std::size_t slots_per_chunk(size_class c) {
+  return std::min(chunk_size(c) / slot_pitch(c), k_most_slots);
+}
 
 // As many whole chunks as that, but at least one.
 std::size_t whole_chunks(std::size_t size, size_class c) {
   return std::max<std::size_t>(size / chunk_size(c), 1) * chunk_size(c);
 }
 
-constexpr std::uint64_t all_slots(size_class c) {
-  return slots_per_chunk(c) == 64 ? ~std::uint64_t{0}
-                                  : (std::uint64_t{1} << slots_per_chunk(c)) - 1;
+std::uint64_t all_slots(size_class c) {
+  return ~std::uint64_t{0} >> (k_most_slots - slots_per_chunk(c));
 }
 
 // The slabs of all pools, for find_stack(). Fixed in size because signal handlers read it while
@@ -63,7 +67,7 @@ struct slab_entry {
   atomic<bool> claimed{false};
   atomic<char*> start{nullptr};
   atomic<std::size_t> size{0};
-  atomic<std::size_t> slot_pitch{0};
+  atomic<rt::size_class> size_class{0};
   atomic<stack*> stacks{nullptr};
 };
 constexpr std::size_t k_most_slabs = 4096;
@@ -276,7 +280,7 @@ bool stack_pool::carve(stack_chunk& c) {
 // does that in two thirds of the time.
 void stack_pool::warm_up(stack_chunk& c) {
   const std::size_t count = slots_per_chunk(c.size_class);
-  os::memory_range tops[64];
+  os::memory_range tops[k_most_slots];
   for (std::size_t i = 0; i < count; ++i) {
     tops[i] = {c.stacks[i].high - os::page_size(), os::page_size()};
   }
@@ -289,7 +293,7 @@ std::size_t stack_pool::guard_mappings_allowed() const { return mapping_limit_ /
 
 bool stack_pool::install_guards(stack_chunk& c) {
   const std::size_t count = slots_per_chunk(c.size_class);
-  os::memory_range guards[64];
+  os::memory_range guards[k_most_slots];
   const std::size_t pitch = slot_pitch(c.size_class);
   for (std::size_t i = 0; i < count; ++i) {
     guards[i] = {c.start + i * pitch, k_guard_size + os::page_size()};
@@ -327,12 +331,12 @@ slab_entry* claim_slab_entry() {
 }
 
 // Makes the slab known to find_stack().
-void publish(const stack_slab& made, std::size_t slot_pitch) {
+void publish(const stack_slab& made, size_class c) {
   slab_entry& entry = *made.entry;
-  entry.size.store(made.size, relaxed);  // relaxed: the release of `start` publishes all three
-  entry.slot_pitch.store(slot_pitch, relaxed);  // as above
-  entry.stacks.store(made.stacks, relaxed);     // as above
-  entry.start.store(made.start, release);       // pairs with the acquire in find_stack
+  entry.size.store(made.size, relaxed);      // relaxed: the release of `start` publishes all three
+  entry.size_class.store(c, relaxed);        // as above
+  entry.stacks.store(made.stacks, relaxed);  // as above
+  entry.start.store(made.start, release);    // pairs with the acquire in find_stack
   const auto used = static_cast<std::size_t>(made.entry - g_slabs) + 1;
   std::size_t seen = g_slabs_used.load(relaxed);  // relaxed: only the exchange below counts
   // release pairs with the acquire in find_stack: a reader that sees the count sees the entry.
@@ -387,7 +391,7 @@ bool stack_pool::add_slab_locked(shelf& to) {
   to.slabs = made;
   to.next_slab_size = whole_chunks(std::min(space->size * 2, k_largest_slab), to.size_class);
   stats_.reserved += space->size;
-  publish(*made, slot_pitch(to.size_class));
+  publish(*made, to.size_class);
   return true;
 }
 
@@ -566,7 +570,8 @@ namespace {
   for (const slab_entry& entry : g_slabs) {
     const char* const start = entry.start.load(acquire);  // pairs with the release in publish
     if (start == nullptr) continue;
-    const std::size_t slots = entry.size.load(relaxed) / entry.slot_pitch.load(relaxed);
+    const size_class c = entry.size_class.load(relaxed);
+    const std::size_t slots = entry.size.load(relaxed) / chunk_size(c) * slots_per_chunk(c);
     for (const stack& s : std::span(entry.stacks.load(relaxed), slots)) {  // relaxed: as above
       if (s.occupant != nullptr) sanitizer::memory_holds_objects(s.low, s.high);
     }
@@ -585,8 +590,12 @@ const stack* find_stack(const void* address) {
     const char* const start = entry.start.load(acquire);  // pairs with the release in publish
     // relaxed: published by `start`.
     if (start == nullptr || wanted < start || wanted >= start + entry.size.load(relaxed)) continue;
-    const auto slot = static_cast<std::size_t>(wanted - start) / entry.slot_pitch.load(relaxed);
-    const stack* const found = entry.stacks.load(relaxed) + slot;  // relaxed: as above
+    const auto offset = static_cast<std::size_t>(wanted - start);
+    const size_class c = entry.size_class.load(relaxed);  // relaxed: as above
+    const std::size_t slot = offset % chunk_size(c) / slot_pitch(c);
+    if (slot >= slots_per_chunk(c)) return nullptr;  // what is left of the chunk
+    const stack* const found = entry.stacks.load(relaxed) +
+                               offset / chunk_size(c) * slots_per_chunk(c) + slot;  // as above
     return found->high != nullptr ? found : nullptr;  // null: reserved, but no stack yet
   }
   return nullptr;
