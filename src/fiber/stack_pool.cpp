@@ -570,7 +570,7 @@ namespace {
   for (const slab_entry& entry : g_slabs) {
     const char* const start = entry.start.load(acquire);  // pairs with the release in publish
     if (start == nullptr) continue;
-    const size_class c = entry.size_class.load(relaxed);
+    const size_class c = entry.size_class.load(relaxed);  // relaxed: published by `start`
     const std::size_t slots = entry.size.load(relaxed) / chunk_size(c) * slots_per_chunk(c);
     for (const stack& s : std::span(entry.stacks.load(relaxed), slots)) {  // relaxed: as above
       if (s.occupant != nullptr) sanitizer::memory_holds_objects(s.low, s.high);

@@ -48,17 +48,6 @@ M* scheduler::park(M* m, wait_reason reason, park_commit commit, void* argument)
   return park_until_woken(m, reason, finish_park, argument);
 }
 
-M* scheduler::park_until_woken(M* m, wait_reason reason, void (*finish)(M&), void* argument) {
-  G* const g = m->current;
-  g->waits_for.store(reason, relaxed);  // relaxed: for dumps
-  g->stop(goroutine_state::waiting);
-  trace_block(*m, *g, reason);
-  m->p->counters.parks.add();
-  m->leaving.finish = finish;
-  m->leaving.argument = argument;
-  return switch_away(m, g);
-}
-
 // After commit() said yes the goroutine may be running elsewhere already: nothing of it may be
 // touched any more.
 void scheduler::finish_park(M& m) {

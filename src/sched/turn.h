@@ -2,7 +2,9 @@
 // millions of times a second. Inlined into the functions that switch: as calls, each of these few
 // lines took as many instructions again to save and restore registers.
 //
-// Comes from: switch_away() in park.cpp, next_after() in schedule.cpp for those that have ended.
+// Comes from: park() and yield() in park.cpp, block() in waiting.cpp; next_after() in schedule.cpp
+// for
+//             those that have ended.
 // Goes to:    the goroutine; or, with a null pointer, to find_runnable() on the M's own stack.
 #pragma once
 
@@ -67,6 +69,18 @@ inline bool is_fairness_turn(const P& p) { return p.turns.read() % k_fairness_tu
   }
   begin_turn(m, found.g, found.inherits_slice);
   return found.g;
+}
+
+[[gnu::always_inline]] inline M* scheduler::park_until_woken(M* m, wait_reason reason,
+                                                             void (*finish)(M&), void* argument) {
+  G* const g = m->current;
+  g->waits_for.store(reason, relaxed);  // relaxed: for dumps
+  g->stop(goroutine_state::waiting);
+  trace_block(*m, *g, reason);
+  m->p->counters.parks.add();
+  m->leaving.finish = finish;
+  m->leaving.argument = argument;
+  return switch_away(m, g);
 }
 
 }  // namespace magpie::rt

@@ -5,7 +5,7 @@
 #include "os/thread.h"
 #include "sched/outside.h"
 #include "sched/timers.h"
-#include "sched/tracing.h"
+#include "sched/turn.h"
 
 namespace magpie::rt {
 
