@@ -37,9 +37,8 @@ G* run_queue::pop_newest() {
 
 void run_queue::turn_thief_away() {
   thief seen = thief::wants;
-  // relaxed: nothing of the thief's is seen. acquire: pairs with the release of a thief that
-  // leaves.
-  if (thief_.compare_exchange_strong(seen, thief::refused, relaxed, acquire)) return;
+  // acquire: for when it fails; pairs with the release of a thief that leaves.
+  if (thief_.compare_exchange_strong(seen, thief::refused, acquire)) return;
   constexpr int k_patience = 100;  // two instructions, unless it has lost its processor
   for (int looks = 0; thief_.load(acquire) == thief::inside; ++looks) {  // as above
     looks < k_patience ? cpu_relax() : os::yield_thread();

@@ -76,8 +76,8 @@ bool event::wait_slow(time_point deadline) {
       wait_until_set();
       return true;
     }
-    // relaxed: who sees the bit takes the lock. acquire: as above.
-  } while (!state_.compare_exchange_weak(found, found | k_waiting, relaxed, acquire));
+    // acquire: for when it fails, as above. Who sees the bit takes the lock.
+  } while (!state_.compare_exchange_weak(found, found | k_waiting, acquire));
   push_back(waiting_, me.node);
   if (deadline == never) {
     inside.block(me, wait_reason::event_wait, held);

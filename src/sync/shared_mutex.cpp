@@ -147,8 +147,8 @@ bool shared_mutex::enter_slot() {
     if ((state_.load(seq_cst) & k_slots) != 0) return true;  // [look]
     found = this;
     // Gone: a writer has counted it, or another reader has left in its place. acquire: what those
-    // have seen of writers in the meantime. relaxed: nothing was done under the lock.
-    return !slot.compare_exchange_strong(found, nullptr, relaxed, acquire);
+    // have seen of writers in the meantime. Otherwise nothing was done under the lock.
+    return !slot.compare_exchange_strong(found, nullptr, acquire);
   }
   return false;
 }
