@@ -428,7 +428,7 @@ void cool(stack_chunk& c, std::uint64_t mask) {
     char* const low = c.stacks[first].low;
     char* const high = c.stacks[first + run - 1].high;
     (void)os::give_back({low, static_cast<std::size_t>(high - low)});
-    mask = first + run == 64 ? 0 : mask >> (first + run) << (first + run);
+    mask = first + run == k_most_slots ? 0 : mask >> (first + run) << (first + run);
   }
 }
 

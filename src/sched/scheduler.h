@@ -11,6 +11,7 @@
 //   runners.cpp   who runs for too long    takeover.cpp     Ps of threads that sleep
 //   polling.cpp   who asks the poller      preempt.cpp      stopped at any instruction
 //   stalls.cpp    what is said about threads that sleep
+//   turn.h        from one goroutine to the next, inlined
 //   tracing.cpp   what a trace is told about all that
 #pragma once
 

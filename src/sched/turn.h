@@ -4,7 +4,7 @@
 //
 // Comes from: park() and yield() in park.cpp, block() in waiting.cpp; next_after() in schedule.cpp
 // for
-//             those that have ended.
+//             those that have ended, run_inline() in join.cpp for a child on its parent's stack.
 // Goes to:    the goroutine; or, with a null pointer, to find_runnable() on the M's own stack.
 #pragma once
 
