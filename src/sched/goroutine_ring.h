@@ -23,34 +23,37 @@ class goroutine_ring {
 
   void push_back(G* g) {
     if (size() == capacity_) grow();
-    slots_[tail_++ % capacity_] = g;
+    at(tail_++) = g;
   }
 
   // Null when empty.
-  G* pop_front() { return size() != 0 ? slots_[head_++ % capacity_] : nullptr; }
-  G* pop_back() { return size() != 0 ? slots_[--tail_ % capacity_] : nullptr; }
+  G* pop_front() { return size() != 0 ? at(head_++) : nullptr; }
+  G* pop_back() { return size() != 0 ? at(--tail_) : nullptr; }
 
   // The first that `is_wanted`; the others keep their order. Null: there is none. Looks at all.
   template <class Wanted>
   G* take_first_if(Wanted is_wanted) {
-    std::size_t at = head_;
-    while (at != tail_ && !is_wanted(*slots_[at % capacity_])) ++at;
-    if (at == tail_) return nullptr;
-    G* const found = slots_[at % capacity_];
-    for (; at != head_; --at) slots_[at % capacity_] = slots_[(at - 1) % capacity_];
+    std::size_t place = head_;
+    while (place != tail_ && !is_wanted(*at(place))) ++place;
+    if (place == tail_) return nullptr;
+    G* const found = at(place);
+    for (; place != head_; --place) at(place) = at(place - 1);
     ++head_;
     return found;
   }
 
  private:
+  G*& at(std::size_t place) { return slots_[place & (capacity_ - 1)]; }
+
   // Not from the heap: its lock may be held by somebody who was stopped.
   void grow() {
     const std::size_t capacity = capacity_ != 0 ? 2 * capacity_ : 1024;
     const auto memory = os::allocate_records(capacity * sizeof(G*));
     if (!memory) fatal("no memory for the queue of goroutines");
+    os::prefer_huge_pages({*memory, capacity * sizeof(G*)});  // it is used in full, or nearly so
     auto* const slots = static_cast<G**>(*memory);
     const std::size_t count = size();
-    for (std::size_t i = 0; i < count; ++i) slots[i] = slots_[(head_ + i) % capacity_];
+    for (std::size_t i = 0; i < count; ++i) slots[i] = at(head_ + i);
     if (slots_ != nullptr) (void)os::unmap({slots_, capacity_ * sizeof(G*)});
     slots_ = slots;
     capacity_ = capacity;

@@ -27,7 +27,7 @@ urgent_wakes::~urgent_wakes() { t_wakes_are_urgent = false; }
 
 // Leaves g's stack for the next goroutine at hand. The one function through which every stopped
 // goroutine comes back, so that its return is predicted well.
-[[gnu::noinline]] M* scheduler::switch_away(M* m, G* g) {
+[[gnu::noinline]] M* scheduler::switch_away(M* m, G* g) noexcept {
   check_not_forked();
   G* next = nullptr;
   if (g->locked) [[unlikely]] {
@@ -43,9 +43,11 @@ urgent_wakes::~urgent_wakes() { t_wakes_are_urgent = false; }
 }
 
 M* scheduler::park(M* m, wait_reason reason, park_commit commit, void* argument) {
-  m->leaving.g = m->current;
+  G* const g = m->current;
+  m->leaving.g = g;
   m->leaving.commit = commit;
-  return park_until_woken(m, reason, finish_park, argument);
+  begin_wait(m, reason, finish_park, argument);
+  return switch_away(m, g);
 }
 
 // After commit() said yes the goroutine may be running elsewhere already: nothing of it may be
@@ -142,7 +144,7 @@ M* scheduler::give_way(M* m) {
 }
 
 // Not by leave(), which would look for a request once more.
-[[gnu::noinline]] void scheduler::checkpoint() {
+[[gnu::noinline]] void scheduler::checkpoint() noexcept {
   M* m = enter();
   if (m == nullptr) return;
   // relaxed: as in leave(). It may have come for its P only.

@@ -127,10 +127,7 @@ run_queue::popped scheduler::from_global_queue(M& m) {
     count = global_.pop_batch(static_cast<std::size_t>(procs()), std::size(batch), batch);
   }
   if (count == 0) return {};
-  for (std::size_t i = 0; i < count; ++i) {
-    __builtin_prefetch(batch[i], 1);
-    __builtin_prefetch(&batch[i]->fiber, 1);
-  }
+  for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(&batch[i]->fiber, 1);
   for (std::size_t i = 0; i < count; ++i) fetch_frames(*batch[i]);
   m.p->queue.push_all(batch + 1, count - 1);
   if (m.spinning) {
@@ -146,9 +143,5 @@ run_queue::popped scheduler::from_global_queue(M& m) {
   m.prefers_newest = false;
   return m.p->queue.take_newest_if([](const G& g) { return g.is_fresh_child(); });
 }
-
-// Not inlined into goroutine_main(), whose frame is on every stack for as long as its goroutine
-// lives: a line more to fetch for each that goes on.
-[[gnu::noinline]] G* scheduler::next_after(M& m, stack* left) { return next_local(m, left); }
 
 }  // namespace magpie::rt

@@ -79,7 +79,7 @@ class waste_meter;
 // owns it. Inlined by force: g++ finds that prefetches have no effect, and drops such functions.
 [[gnu::always_inline]] inline void fetch_frames(const G& g) {
   constexpr std::uintptr_t k_page = 4096;  // or more; the frames of interest are within this
-  if (g.fiber.stack == nullptr) return;
+  if (g.fiber.stack == nullptr) return __builtin_prefetch(&g, 1);
   const auto at = reinterpret_cast<std::uintptr_t>(g.fiber.registers.stack_pointer);
   const std::uintptr_t end = ((at - 1) | (k_page - 1)) + 1;
   for (std::uintptr_t line = at; line < at + 5 * k_cache_line; line += k_cache_line) {
@@ -120,8 +120,10 @@ class scheduler final : private trace::source {
   // The running goroutine waits. `commit` runs after its stack was left: it makes the waiting
   // known to whoever will call ready(), and may refuse. Returns on the M it was woken on.
   M* park(M* m, wait_reason, park_commit commit, void* argument);
-  // The same where nothing can be refused: `finish` finds the argument in M::leaving.
-  M* park_until_woken(M* m, wait_reason, void (*finish)(M&), void* argument);
+  // The same in two steps, where nothing can be refused: `finish` finds the argument in M::leaving.
+  // For those who would rather not have a frame of ours on their stack while they wait.
+  void begin_wait(M* m, wait_reason, void (*finish)(M&), void* argument);
+  M* switch_away(M* m, G* g) noexcept;
   // A waiting goroutine becomes runnable. m: the caller's M in this runtime, or null.
   void ready(M* m, G* g);
   // The same for several, which are in the state runnable already.
@@ -137,7 +139,7 @@ class scheduler final : private trace::source {
   // Its time slice is over: it goes to the end of the line.
   M* give_way(M* m);
   // Outside the gate: the same, if it was asked to.
-  static void checkpoint();
+  static void checkpoint() noexcept;
 
   // ---- join.cpp ----
 
@@ -247,7 +249,6 @@ class scheduler final : private trace::source {
 
   // schedule.cpp
   run_queue::popped find_runnable(M& m);
-  static G* next_after(M& m, stack* left);
   static G* pop_newest_child(M& m);
   run_queue::popped from_global_queue_when_urged(M& m);
   run_queue::popped from_global_queue_for_fairness(M& m);
@@ -304,7 +305,6 @@ class scheduler final : private trace::source {
   void push_local(M& m, G* g);
   void push_overflowing(M& m, G* g);
   void push_next(M& m, G* g);
-  M* switch_away(M* m, G* g);
   static void finish_park(M& m);
   static void finish_yield(M& m);
 
@@ -477,6 +477,7 @@ class scheduler final : private trace::source {
   void free_arenas();
   static departure goroutine_main(fiber* self, thread_state* thread);
   static M* run_body(M* m, G* g);
+  static bool stays_on_stack_after(G* g, M* m);
   static M* run_guest(M* m, G* g);
   void bury(M* m, G* g);
   static void finish_stack(M& m);

@@ -21,7 +21,7 @@
 #include "sched/idle.h"
 #include "sched/local.h"
 #include "sched/outside.h"
-#include "sched/tracing.h"
+#include "sched/turn.h"
 
 namespace magpie::rt {
 
@@ -201,7 +201,9 @@ M* scheduler::run_body(M* m, G* g) {
   // thread is found by what it has until it is buried: its P may be taken before the gate.
   if (g->extra != nullptr) destroy_locals(*g);
   if (g->extra != nullptr && !g->locked) drop_extra(*g);
-  return enter();
+  M* const ended_on = enter();
+  ended_on->prefers_newest = task->end != nullptr;
+  return ended_on;
 }
 
 void scheduler::bury(M* m, G* g) {
@@ -215,6 +217,21 @@ void scheduler::bury(M* m, G* g) {
   free_g(m, g);
 }
 
+// Buries g, which has ended, and makes the next goroutine of this P the current one. True: it goes
+// on right here, on the stack of the one that ended. Not inlined into goroutine_main(), whose frame
+// is on every stack for as long as its goroutine lives: a line more to fetch for each that goes on.
+[[gnu::noinline]] bool scheduler::stays_on_stack_after(G* g, M* m) {
+  stack* const on = g->fiber.stack;
+  m->ends_with_goroutine = g->locked;
+  m->scheduler_.bury(m, g);
+  G* const next = m->ends_with_goroutine ? nullptr : next_local(*m, on);
+  m->current = next;
+  if (next != nullptr && next->fiber.stack == on) return true;
+  m->leaving.finish = finish_stack;
+  m->leaving.stack = on;
+  return false;
+}
+
 // The first function on every goroutine's stack: runs one goroutine after the other for as long
 // as the next one is fresh.
 departure scheduler::goroutine_main(fiber*, thread_state* thread) {
@@ -222,19 +239,9 @@ departure scheduler::goroutine_main(fiber*, thread_state* thread) {
   finish_switch(*m);
   for (;;) {
     G* const g = m->current;
-    const bool was_child = g->is_fresh_child();
     m = run_body(m, g);
-    m->prefers_newest = was_child;
-    stack* const on = g->fiber.stack;
-    scheduler& home = m->scheduler_;
-    m->ends_with_goroutine = g->locked;
-    home.bury(m, g);
-    G* const next = m->ends_with_goroutine ? nullptr : next_after(*m, on);
-    m->current = next;
-    if (next != nullptr && next->fiber.stack == on) continue;
-    m->leaving.finish = finish_stack;
-    m->leaving.stack = on;
-    return {next != nullptr ? &next->fiber : &m->own, m};
+    if (stays_on_stack_after(g, m)) continue;
+    return {m->current != nullptr ? &m->current->fiber : &m->own, m};
   }
 }
 

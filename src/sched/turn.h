@@ -2,9 +2,9 @@
 // millions of times a second. Inlined into the functions that switch: as calls, each of these few
 // lines took as many instructions again to save and restore registers.
 //
-// Comes from: park() and yield() in park.cpp, block() in waiting.cpp; next_after() in schedule.cpp
-// for
-//             those that have ended, run_inline() in join.cpp for a child on its parent's stack.
+// Comes from: park() and yield() in park.cpp, block() in waiting.h; for those that have ended
+//             goroutine_main() in spawn.cpp, for a child on its parent's stack run_inline() in
+//             join.cpp.
 // Goes to:    the goroutine; or, with a null pointer, to find_runnable() on the M's own stack.
 #pragma once
 
@@ -64,15 +64,16 @@ inline bool is_fairness_turn(const P& p) { return p.turns.read() % k_fairness_tu
   // The M hands its P over, or waits for the kernel to make stacks, on its own stack: whoever
   // stops here may hold the lock of a channel until the switch has been made.
   if (g.locked || (g.fiber.stack == nullptr && !p.stacks.has(g.size_class))) [[unlikely]] {
-    m.found = found;
+    m.found.g = found.g;
+    m.found.inherits_slice = found.inherits_slice;
     return nullptr;
   }
   begin_turn(m, found.g, found.inherits_slice);
   return found.g;
 }
 
-[[gnu::always_inline]] inline M* scheduler::park_until_woken(M* m, wait_reason reason,
-                                                             void (*finish)(M&), void* argument) {
+[[gnu::always_inline]] inline void scheduler::begin_wait(M* m, wait_reason reason,
+                                                         void (*finish)(M&), void* argument) {
   G* const g = m->current;
   g->waits_for.store(reason, relaxed);  // relaxed: for dumps
   g->stop(goroutine_state::waiting);
@@ -80,7 +81,6 @@ inline bool is_fairness_turn(const P& p) { return p.turns.read() % k_fairness_tu
   m->p->counters.parks.add();
   m->leaving.finish = finish;
   m->leaving.argument = argument;
-  return switch_away(m, g);
 }
 
 }  // namespace magpie::rt

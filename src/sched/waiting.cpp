@@ -77,7 +77,7 @@ wait_node* pop_front(detail::wait_list& list) { return pop_first_undecided(list)
 wait_node* pop_front(long_wait_list& list) { return pop_first_undecided(list); }
 
 // trailing_ is in the list whenever anybody is: so it may be written to.
-void push_back(long_wait_list& list, wait_node& node) {
+void push_back(long_wait_list& list, wait_node& node) noexcept {
   wait_node* const last = list.last;
   push_back(static_cast<detail::wait_list&>(list), node);
   if (last == nullptr) {
@@ -169,18 +169,18 @@ bool sleep_as_thread_until(const blocked_call& call, os::nanos deadline) {
 
 }  // namespace
 
-// The usual wait, by the shortest way.
-void entry::block(waiter& me, wait_reason why, object_guard& held) {
-  detail::lock_word& word = held.hand_over();
-  if (m_ == nullptr) return sleep_as_thread({me, release_held, &word});
-  me.g = m_->current;
+void entry::begin_block(M* m, waiter& me, wait_reason why, detail::lock_word& word) noexcept {
+  me.g = m->current;
   me.g->waits_as = &me;
-  me.since = m_->scheduler_.coarse_now();
-  const auto unlock = [](M& m) {
-    unlock_object(*static_cast<detail::lock_word*>(m.leaving.argument));
+  me.since = m->scheduler_.coarse_now();
+  const auto unlock = [](M& left) {
+    unlock_object(*static_cast<detail::lock_word*>(left.leaving.argument));
   };
-  m_ = m_->scheduler_.park_until_woken(m_, why, unlock, &word);
-  me.g->waits_as = nullptr;
+  m->scheduler_.begin_wait(m, why, unlock, &word);
+}
+
+void entry::block_thread(waiter& me, detail::lock_word& word) noexcept {
+  sleep_as_thread({me, release_held, &word});
 }
 
 void entry::block(waiter& me, wait_reason why, enlist_function enlist, void* argument) {
