@@ -27,7 +27,7 @@
 
 namespace magpie::rt {
 
-// One channel operation that waits: on the stack of who waits.
+// One channel operation that waits.
 struct chan_node : wait_node {
   using wait_node::wait_node;
 

@@ -27,10 +27,18 @@ struct g_arena {
     std::uintptr_t begins;  // its first function
   };
 
-  // One place for this head. At the end of the block: where each comes from.
-  static constexpr std::size_t k_capacity = k_size / (sizeof(G) + sizeof(origin)) - 1;
+  // For the record of the one wait that a goroutine may be in: see waiter. On its stack, whoever
+  // wakes a million of them would need a page, and an entry of the page table, for each.
+  struct alignas(k_cache_line) wait_room {
+    std::byte bytes[2 * k_cache_line];
+  };
+
+  // One place for this head. Behind the Gs: where each waits, where each comes from.
+  static constexpr std::size_t k_capacity =
+      k_size / (sizeof(G) + sizeof(wait_room) + sizeof(origin)) - 1;
   G* gs() { return reinterpret_cast<G*>(this) + 1; }
-  origin* origins() { return reinterpret_cast<origin*>(gs() + k_capacity); }
+  wait_room* rooms() { return reinterpret_cast<wait_room*>(gs() + k_capacity); }
+  origin* origins() { return reinterpret_cast<origin*>(rooms() + k_capacity); }
 
   // Neighbours run on different Ps, and write to their marks at every turn: so those that share a
   // cache line are of Gs that are far apart.
@@ -56,6 +64,11 @@ inline trace::mark& mark_of(const G& g) {
 
 // Unique in the process.
 inline std::uint64_t trace_id_of(const G& g) { return g_arena::of(g).trace_ids | look_at(g.id); }
+
+inline g_arena::wait_room& wait_room_of(const G& g) {
+  g_arena& arena = g_arena::of(g);
+  return arena.rooms()[&g - arena.gs()];
+}
 
 inline g_arena::origin& origin_of(const G& g) {
   g_arena& arena = g_arena::of(g);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "os/clock.h"
+#include "sched/arena.h"
 #include "sched/idle.h"
 #include "sched/turn.h"
 
@@ -127,7 +128,10 @@ run_queue::popped scheduler::from_global_queue(M& m) {
     count = global_.pop_batch(static_cast<std::size_t>(procs()), std::size(batch), batch);
   }
   if (count == 0) return {};
-  for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(&batch[i]->fiber, 1);
+  for (std::size_t i = 0; i < count; ++i) {
+    __builtin_prefetch(&batch[i]->fiber, 1);
+    __builtin_prefetch(&wait_room_of(*batch[i]).bytes[k_cache_line]);  // how the wait ended
+  }
   for (std::size_t i = 0; i < count; ++i) fetch_frames(*batch[i]);
   m.p->queue.push_all(batch + 1, count - 1);
   if (m.spinning) {

@@ -207,8 +207,10 @@ scheduler::reading scheduler::read_pinned(const G& g, snapshot& out) const {
     r.reason = g.waits_for.load(relaxed);  // relaxed: written before the state
     const waiter* const as = racy(g.waits_as);
     const auto place = reinterpret_cast<std::uintptr_t>(as);
+    const bool on_stack = place >= r.stack_pointer && place + sizeof *as <= r.stack_high;
+    const bool in_room = place == reinterpret_cast<std::uintptr_t>(&wait_room_of(g));
     // Anything else was never one, or is none any more.
-    if (place >= r.stack_pointer && place + sizeof *as <= r.stack_high) {
+    if (on_stack || in_room) {
       r.waited = std::max<os::nanos>(os::now() - racy(as->since), 0);
       r.object = racy(as->object);
       if (const auto* const holder = racy(as->holder)) {

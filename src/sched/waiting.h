@@ -1,9 +1,10 @@
 // How goroutines and plain threads wait in an object: what channels and locks stand on.
 //
 // The object has a lock of one word and lists of those who wait (detail/waiting.h). One who has
-// to wait puts a node on such a list, on its own stack, and blocks; the lock is released when
-// nobody can miss it any more, which for a goroutine is after its stack was left. Whoever makes
-// the wait come true takes the node off under the lock, releases the lock, and wakes.
+// to wait puts a node on such a list, on its own stack or in its wait_room (arena.h), and blocks;
+// the lock is released when nobody can miss it any more, which for a goroutine is after its stack
+// was left. Whoever makes the wait come true takes the node off under the lock, releases the lock,
+// and wakes.
 //
 //   const entry inside;                             inside the gate
 //   object_guard held(lock_);
@@ -126,10 +127,10 @@ struct wait_node {
   wait_node* previous = nullptr;
   waiter* const who;
 
-  // A hint for whoever wakes a long_wait_list. Its nodes are on stacks that were left long ago,
-  // each in nobody's cache and on a page of its own, and the way from one to the next is only known
-  // when the one is there. This one comes some places after, or did once; it may be gone: to be
-  // fetched, never to be read. Null: not known.
+  // A hint for whoever wakes a long_wait_list. Its nodes were left long ago and are in nobody's
+  // cache, and the way from one to the next is only known when the one is there. This one comes
+  // some places after, or did once; it may be gone: to be fetched, never to be read. Null: not
+  // known.
   const wait_node* ahead = nullptr;
   std::uint32_t position = 0;  // counts up along the list
   bool listed = false;
@@ -213,14 +214,14 @@ class [[nodiscard]] entry {
   M* m() const { return m_; }
 
   // Waits until somebody has decided about `me` and woken it. `held` is released meanwhile.
-  // Inlined: a million may wait, and each frame that stays on their stacks is one or two lines
-  // more to fetch for every one that goes on.
+  // Inlined: a million may wait, and a frame that stays on their stacks is one line or two more
+  // to fetch for each that goes on.
   [[gnu::always_inline]] void block(waiter& me, wait_reason why, object_guard& held) {
     detail::lock_word& word = held.hand_over();
     if (m_ == nullptr) return block_thread(me, word);
     begin_block(m_, me, why, word);
     m_ = m_->scheduler_.switch_away(m_, me.g);
-    me.g->waits_as = nullptr;
+    m_->current->waits_as = nullptr;  // not me.g: `me` may be far by now
   }
 
   // The same, at most until the deadline; `me` is contested. False: the time is up, nobody else
