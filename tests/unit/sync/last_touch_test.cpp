@@ -12,16 +12,23 @@
 
 #include <magpie/magpie.h>
 
+#include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <mutex>
 #include <new>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/asleep.h"
@@ -37,17 +44,31 @@ struct {
   std::byte* page = nullptr;
   bool (*is_over)(void* object) = nullptr;
   std::atomic<int> back{0};  // of those who waited
+  int stat = -1;             // of the one that waits: its file in /proc
   bool gone = false;         // the page
   volatile bool ends = false;
   long steps = 0, steps_after = 0;
   std::atomic<bool> touched{false};
 } g_watch;
 
-// Long enough for a thread that was woken to come back, most times: a bug is found at one of the
-// steps between the wake and the touch.
+bool is_awake(int stat) {
+  char text[128];
+  const ssize_t size = stat >= 0 ? pread(stat, text, sizeof text - 1, 0) : 0;
+  text[std::max<ssize_t>(size, 0)] = '\0';
+  return size > 0 && std::strstr(text, ") S ") == nullptr;
+}
+
+// A bug is found at one of the steps between the wake and the touch: so a thread that was woken
+// gets the time to come back. On a busy machine that is until it has a processor; but it may need
+// the very lock that is held while the steps are taken.
 bool somebody_comes_back() {
-  const auto until = clock::now() + std::chrono::microseconds(100);
-  while (g_watch.back == 0 && clock::now() < until) {
+  const auto start = clock::now();
+  const auto has_passed = [&](auto time) { return clock::now() - start >= time; };
+  while (g_watch.back == 0 && !has_passed(std::chrono::microseconds(100))) {
+  }
+  while (g_watch.back == 0 && is_awake(g_watch.stat) &&
+         !has_passed(std::chrono::milliseconds(50))) {
+    sched_yield();
   }
   return g_watch.back != 0;
 }
@@ -135,11 +156,16 @@ class LastTouch : public ::testing::Test {
       ++g_watch.back;
     });
     rt::testing::wait_until_asleep(id);
+    const std::string stat = "/proc/self/task/" + std::to_string(id.load()) + "/stat";
+    if (g_watch.stat >= 0) close(g_watch.stat);
+    g_watch.stat = open(stat.c_str(), O_RDONLY | O_CLOEXEC);
+    ASSERT_GE(g_watch.stat, 0);
   }
 
   void expect_untouched() {
     for (std::thread& w : waiters_) w.join();
     waiters_.clear();
+    if (g_watch.stat >= 0) close(std::exchange(g_watch.stat, -1));
     EXPECT_TRUE(g_watch.gone) << "nobody could have destroyed it";
     EXPECT_GT(g_watch.steps_after, 0) << "nothing was watched";
     EXPECT_FALSE(g_watch.touched);
