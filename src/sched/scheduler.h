@@ -15,6 +15,7 @@
 //   tracing.cpp   what a trace is told about all that
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -82,7 +83,8 @@ class waste_meter;
   if (g.fiber.stack == nullptr) return __builtin_prefetch(&g, 1);
   const auto at = reinterpret_cast<std::uintptr_t>(g.fiber.registers.stack_pointer);
   const std::uintptr_t end = ((at - 1) | (k_page - 1)) + 1;
-  const std::uintptr_t first_call = at - 48;  // finish_switch() calls somebody at once
+  // finish_switch() calls somebody at once. But the page below may be the guard.
+  const std::uintptr_t first_call = std::max(at - 48, end - k_page);
   for (std::uintptr_t line = first_call; line < at + 4 * k_cache_line; line += k_cache_line) {
     fetch_line(line < end ? line : end - 1);
   }

@@ -64,7 +64,7 @@ inline bool is_fairness_turn(const P& p) { return p.turns.read() % k_fairness_tu
   // The M hands its P over, or waits for the kernel to make stacks, on its own stack: whoever
   // stops here may hold the lock of a channel until the switch has been made.
   if (g.locked || (g.fiber.stack == nullptr && !p.stacks.has(g.size_class))) [[unlikely]] {
-    m.found.g = found.g;
+    m.found.g = found.g;  // by member: of the whole g++ keeps a copy on every stack that waits
     m.found.inherits_slice = found.inherits_slice;
     return nullptr;
   }
