@@ -96,7 +96,8 @@ struct alignas(k_cache_line) P {
     std::uint64_t preemptions = 0;  // as counted when the last one ended
     std::uint32_t considerate = 0;  // so many more end with a yield
     std::uint32_t count = 0;
-  } quick_calls;  // see scheduler::end_quick_call()
+  } quick_calls;                          // see scheduler::end_quick_call()
+  std::uint64_t yields_at_last_look = 0;  // as in `chain`; those unasked for are added
 
   // Who holds it. Written by the holder or under the scheduler's lock; read by the monitor.
   atomic<M*> m{nullptr};

@@ -166,6 +166,11 @@ M* scheduler::yield(M* m) {
   return switch_away(m, g);
 }
 
+M* scheduler::yield_unasked(M* m) {
+  ++m->p->yields_at_last_look;
+  return yield(m);
+}
+
 // What is in the cache is there at once, and whoever reads on and on would keep the P for whole
 // time slices, as would all the others who read. Should each call end as if it had waited? Those
 // who compute would hardly be held up. But the stack and the buffer of the next one are cold:
@@ -183,9 +188,9 @@ M* scheduler::end_quick_call(M* m) {
   }
   if (p.quick_calls.considerate != 0) {
     --p.quick_calls.considerate;
-    return yield(m);
+    return yield_unasked(m);
   }
-  return ++p.quick_calls.count % k_one_in == 0 ? yield(m) : m;
+  return ++p.quick_calls.count % k_one_in == 0 ? yield_unasked(m) : m;
 }
 
 void scheduler::finish_yield(M& m) {

@@ -28,6 +28,16 @@ bool chain_is_over(P& p, os::nanos time_slice) {
   return os::ticks_to_nanos(now - p.chain.since) >= time_slice;
 }
 
+// Who yields wants others to go first, but goes to the end of its own P's queue, which costs less
+// than Go's way through the global queue. There a few that yield again and again, perhaps until
+// somebody in the global queue has done his work, would have all turns but one in 61. When all of
+// them have had one, it is the turn of the others.
+bool only_yielders_had_turns(const P& p) {
+  static_assert(k_fairness_turn + run_queue::k_size / 2 <= run_queue::k_size, "a share must fit");
+  return p.queue.ring_length() < k_fairness_turn &&
+         p.counters.yields.read() - p.yields_at_last_look >= k_fairness_turn / 2;
+}
+
 }  // namespace
 
 void scheduler::run_loop(M& m) {
@@ -102,8 +112,11 @@ run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {
   if (over) p.stopped.others_turns.add();
   // Most of the turns since the last time were of one chain: it goes on.
   if (!over && p.slices.read() - p.chain.slices_at_last_look < k_fairness_turn / 2) return {};
+  const bool take_share = only_yielders_had_turns(p);
   p.chain.slices_at_last_look = p.slices.read();
+  p.yields_at_last_look = p.counters.yields.read();
   if (global_.length() != 0) {
+    if (take_share) return from_global_queue(m);
     const os::lock_guard hold(lock_);
     if (G* const g = global_.pop()) return {g, false};
   }
@@ -112,7 +125,7 @@ run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {
 
 run_queue::popped scheduler::from_local_queue(M& m) { return m.p->queue.pop(); }
 
-// A fair share of it: the P's queue is empty here, so that it fits.
+// A fair share of it, which fits: the P's queue is empty or short here.
 //
 // They may have waited for long: nothing of them is in the cache. What each begins with is fetched
 // while the others are looked at; not under the lock, which those who make more of them runnable

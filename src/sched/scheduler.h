@@ -137,6 +137,8 @@ class scheduler final : private trace::source {
   void ready_all(M* m, G* const* woken, std::size_t count, wake_policy = wake_policy::wake_others);
   // Others on this P get their turn first.
   M* yield(M* m);
+  // The same, not by the goroutine's wish: it does not care for those in the global queue.
+  M* yield_unasked(M* m);
   // It has had at once what it could have had to wait for, from a disk: it may yield.
   M* end_quick_call(M* m);
   // Its time slice is over: it goes to the end of the line.

@@ -231,7 +231,7 @@ class [[nodiscard]] entry {
   }
 
   // Others on this P get their turn first. Not on a plain thread.
-  void yield() { m_ = m_->scheduler_.yield(m_); }
+  void yield() { m_ = m_->scheduler_.yield_unasked(m_); }
 
   // The caller has waited for a mutex of some kind. A difference of ticks: the counters of two
   // processors may be apart, and it be negative.

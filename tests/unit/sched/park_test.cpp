@@ -42,5 +42,27 @@ TEST(Park, IsCommittedBeforeTheKernelIsAskedForStacks) {
   EXPECT_TRUE(fresh_one_ran);
 }
 
+// A goroutine that yields until others have done their work says that they should go first. They
+// are in the global queue, of which a P takes one every 61 turns while it has others.
+TEST(Yield, AFewWhoYieldDoNotHoldUpThoseInTheGlobalQueue) {
+  constexpr long k_workers = 20'000;
+  for (const int yielders : {1, 8}) {
+    long done = 0, yields = 0;
+    {
+      runtime one_p({.procs = 1});
+      one_p.run([&] {
+        for (long i = 0; i < k_workers; ++i) go([&] { ++done; });
+        for (int i = 0; i < yielders; ++i) {
+          go([&] {
+            for (; done < k_workers; ++yields) this_goroutine::yield();
+          });
+        }
+      });
+    }
+    EXPECT_EQ(done, k_workers);
+    EXPECT_LT(yields, k_workers) << yielders << " who yield";
+  }
+}
+
 }  // namespace
 }  // namespace magpie
