@@ -82,7 +82,7 @@ class waste_meter;
   constexpr std::uintptr_t k_page = 4096;  // or more; the frames of interest are within this
   if (g.fiber.stack == nullptr) return __builtin_prefetch(&g, 1);
   const auto at = reinterpret_cast<std::uintptr_t>(g.fiber.registers.stack_pointer);
-  const std::uintptr_t end = ((at - 1) | (k_page - 1)) + 1;
+  const std::uintptr_t end = (at | (k_page - 1)) + 1;
   // finish_switch() calls somebody at once. But the page below may be the guard.
   const std::uintptr_t first_call = std::max(at - 48, end - k_page);
   for (std::uintptr_t line = first_call; line < at + 4 * k_cache_line; line += k_cache_line) {

@@ -3,6 +3,7 @@
 #include <magpie/go.h>
 #include <magpie/runtime.h>
 
+#include "os/memory.h"
 #include "sched/gate.h"
 #include "sched/scheduler.h"
 
@@ -40,6 +41,24 @@ TEST(Park, IsCommittedBeforeTheKernelIsAskedForStacks) {
   EXPECT_TRUE(seen.committed);
   EXPECT_FALSE(seen.next_had_a_stack);
   EXPECT_TRUE(fresh_one_ran);
+}
+
+// Below its stack there may be the guard. Where a sanitizer looks on, nothing is loaded.
+TEST(FetchFrames, StaysOnThePageOfTheStackPointer) {
+  const std::size_t page = rt::os::page_size();
+  const auto space = rt::os::reserve(3 * page, page);
+  ASSERT_TRUE(space);
+  char* const low = static_cast<char*>(*space) + page;
+  ASSERT_FALSE(rt::os::commit({low, page}));
+  rt::stack record{};
+  rt::G g;
+  g.fiber.stack = &record;
+  for (const std::size_t above : {std::size_t{0}, std::size_t{8}, std::size_t{47}, page - 16}) {
+    g.fiber.registers.stack_pointer = low + above;
+    rt::fetch_frames(g);
+  }
+  g.fiber.stack = nullptr;
+  EXPECT_FALSE(rt::os::unmap({*space, 3 * page}));
 }
 
 // A goroutine that yields until others have done their work says that they should go first. They
