@@ -73,7 +73,10 @@ TEST(Yield, AFewWhoYieldDoNotHoldUpThoseInTheGlobalQueue) {
         for (long i = 0; i < k_workers; ++i) go([&] { ++done; });
         for (int i = 0; i < yielders; ++i) {
           go([&] {
-            for (; done < k_workers; ++yields) this_goroutine::yield();
+            while (done < k_workers) {
+              ++yields;
+              this_goroutine::yield();
+            }
           });
         }
       });
