@@ -15,7 +15,7 @@ struct fiber;
 struct stack_chunk;
 
 // 16 pages below each stack fault when touched: a frame of up to 60 KiB that steps over the end
-// of its stack still hits them. They cost address space, not memory.
+// of its stack still hits them. They cost address space, not memory. A pool adds a page.
 inline constexpr std::size_t k_guard_size = 64 * 1024;
 
 struct alignas(k_cache_line) stack {

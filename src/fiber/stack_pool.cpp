@@ -3,7 +3,7 @@
 //   | chunk 0                                          | chunk 1 ... | not carved yet: PROT_NONE |
 //   | guard | stack 0 | guard | stack 1 |   ... | rest |
 //
-// Slots lie a page further apart than their size; that page, below each guard, is nobody's. At a
+// Slots lie a page further apart than their size, and the page is one more of the guard. At a
 // power of two the tops of all stacks, which is all that most goroutines use, would fall into a few
 // sets of the processor's TLB and keep throwing each other out: a thousand goroutines that yield
 // took a quarter longer.
@@ -296,7 +296,7 @@ bool stack_pool::install_guards(stack_chunk& c) {
   os::memory_range guards[k_most_slots];
   const std::size_t pitch = slot_pitch(c.size_class);
   for (std::size_t i = 0; i < count; ++i) {
-    guards[i] = {c.start + (i + 1) * pitch - k_slot_sizes[c.size_class], k_guard_size};
+    guards[i] = {c.start + i * pitch, k_guard_size + os::page_size()};
   }
   // Markers are refused on locked memory (mlockall), so mappings remain as the other way.
   if (guards_ == guard_kind::markers && !os::install_guard_markers({guards, count})) {

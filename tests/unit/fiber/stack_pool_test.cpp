@@ -85,6 +85,7 @@ TEST_P(StackPool, StacksOfEverySizeAreUsableToTheLastByteAndGuarded) {
     EXPECT_FALSE(readable(s->low - 1));
     EXPECT_FALSE(readable(s->low - k_guard_size));
     EXPECT_FALSE(readable(s->low - k_guard_size / 2));
+    EXPECT_FALSE(readable(s->low - k_guard_size - 1));
     pool.give(&s, 1);
   }
   EXPECT_EQ(pool.stats().in_use, 0u);
