@@ -154,14 +154,15 @@ run_queue::popped scheduler::while_spinning(M& m) {
       if (auto found = from_local_queue(m); found.g) return found;
     }
     if (auto found = from_poller(m); found.g) return found;
-    if (holds_back(m)) {
+    const std::size_t most = appetite(*m.p);
+    if (most == 0) {
       rest_held_back(looks_held_back++);
       until = os::ticks() + pause + os::ticks_per_second() / k_spins_per_second;
     } else {
       looks_held_back = 0;
-      if (G* const g = steal_work(m)) return {g, false};
+      if (G* const g = steal_work(m, most)) return {g, false};
       if (G* const g = steal_forgotten(m)) return {g, false};
-      if (auto found = from_global_queue(m); found.g) return found;
+      if (auto found = from_global_queue(m, most); found.g) return found;
       if (resume_stopped_elsewhere(m)) return {};
     }
     // Looking takes the queue's cache line from the P that works: not too often.

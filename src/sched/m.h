@@ -108,10 +108,6 @@ struct M : thread_state {
     std::uint64_t since = 0;  // ticks
   };
   sighting sightings[16];
-  struct {
-    std::uint64_t seen = 0;
-    std::uint64_t since = 0;  // ticks
-  } progress;                 // of all Ps; see holds_back()
 
   rt::trace::stream trace{static_cast<std::uint64_t>(thread)};
 };

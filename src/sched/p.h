@@ -76,6 +76,11 @@ struct alignas(k_cache_line) P {
     int poor = 0;  // so many in a row were not worth it
     std::uint64_t hold_back_until = 0;
   } loot;  // see steal.cpp
+  struct {
+    std::uint64_t progress = 0;
+    std::uint64_t seen_at = 0;  // ticks
+    bool get_on = false;
+  } others;  // see others_get_on()
 
   struct {
     os::nanos next = 0;

@@ -7,14 +7,14 @@
 namespace magpie::rt {
 
 void run_queue::push_slow(G* g, goroutine_queue& overflow) {
-  G* batch[k_size / 2];
+  G* batch[k_half];
   std::uint64_t seen = head_.load(acquire);  // pairs with the release of consume(), by thieves
   const std::uint32_t head = head_in(seen);
   if (tail_.load(relaxed) - head < k_size) return push(g, overflow);  // thieves made room
-  for (std::uint32_t i = 0; i < k_size / 2; ++i) {
+  for (std::uint32_t i = 0; i < k_half; ++i) {
     batch[i] = slots_[(head + i) % k_size].load(relaxed);  // relaxed: the owner wrote them
   }
-  if (!consume(seen, k_size / 2)) return push(g, overflow);  // a thief was faster: there is room
+  if (!consume(seen, k_half)) return push(g, overflow);  // a thief was faster: there is room
   for (G* moved : batch) overflow.push_back(moved);
   overflow.push_back(g);
 }
@@ -79,8 +79,9 @@ void run_queue::drain_into(goroutine_queue& to) {
   while (G* const g = pop_ring()) to.push_back(g);
 }
 
-// Copies half of the ring's goroutines to `out` and takes them off. Any thread.
-std::uint32_t run_queue::grab_half(G** out) {
+// Copies half of the ring's goroutines, but at most `most`, to `out` and takes them off. Any
+// thread.
+std::uint32_t run_queue::grab_half(G** out, std::uint32_t most) {
   std::uint64_t seen = head_.load(acquire);  // pairs with consume() by others, and pop_newest()
   for (;;) {
     const std::uint32_t head = head_in(seen);
@@ -88,20 +89,21 @@ std::uint32_t run_queue::grab_half(G** out) {
     const std::uint32_t length = tail - head;
     const std::uint32_t half = length - length / 2;
     if (half == 0) return 0;
-    if (half > k_size / 2) {       // head and tail are of different moments
+    if (half > k_half) {           // head and tail are of different moments
       seen = head_.load(acquire);  // as above
       continue;
     }
-    for (std::uint32_t i = 0; i < half; ++i) {
+    const std::uint32_t count = std::min(half, most);
+    for (std::uint32_t i = 0; i < count; ++i) {
       out[i] = slots_[(head + i) % k_size].load(relaxed);  // checked by the exchange below
     }
-    if (consume(seen, half)) return half;
+    if (consume(seen, count)) return count;
   }
 }
 
-G* run_queue::steal_half_from(run_queue& victim) {
-  G* stolen[k_size / 2];
-  const std::uint32_t count = victim.grab_half(stolen);
+G* run_queue::steal_half_from(run_queue& victim, std::uint32_t most) {
+  G* stolen[k_half];
+  const std::uint32_t count = victim.grab_half(stolen, most);
   if (count == 0) return nullptr;
   const std::uint32_t tail = tail_.load(relaxed);  // relaxed: we are the owner of this queue
   MAGPIE_DCHECK(tail == head_in(head_.load(relaxed)), "stealing with work at home");

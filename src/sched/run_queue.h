@@ -56,6 +56,7 @@ class run_queue {
  public:
   static constexpr std::uint32_t k_size = MAGPIE_RUN_QUEUE_SIZE;
   static_assert((k_size & (k_size - 1)) == 0);
+  static constexpr std::uint32_t k_half = k_size / 2;  // the most that moves at a time
 
   // ---- Owner only ----
 
@@ -133,9 +134,9 @@ class run_queue {
   // Everything, run_next first.
   void drain_into(goroutine_queue& to);
 
-  // Takes over half of `victim`, rounded up; returns one of them to run now. This queue must be
-  // empty.
-  G* steal_half_from(run_queue& victim);
+  // Takes over half of `victim`, rounded up, or at least 1 and at most `most`; returns one of them
+  // to run now. This queue must be empty.
+  G* steal_half_from(run_queue& victim, std::uint32_t most = k_half);
 
   // Empties run_next.
   G* take_next() {
@@ -191,7 +192,7 @@ class run_queue {
   void turn_thief_away();
 
   void push_slow(G* g, goroutine_queue& overflow);
-  std::uint32_t grab_half(G** out);
+  std::uint32_t grab_half(G** out, std::uint32_t most);
 
   // Below: the head. Above: how often the owner took the newest one back.
   alignas(k_cache_line) atomic<std::uint64_t> head_{0};

@@ -3,7 +3,6 @@
 // Comes from: every stop of a goroutine (park, yield, finish) and every waking M.
 // Goes to:    the goroutine found, or to sleep_until_work() in idle.cpp.
 
-#include <iterator>
 #include <utility>
 
 #include "os/clock.h"
@@ -33,7 +32,7 @@ bool chain_is_over(P& p, os::nanos time_slice) {
 // somebody in the global queue has done his work, would have all turns but one in 61. When all of
 // them have had one, it is the turn of the others.
 bool only_yielders_had_turns(const P& p) {
-  static_assert(k_fairness_turn + run_queue::k_size / 2 <= run_queue::k_size, "a share must fit");
+  static_assert(k_fairness_turn + run_queue::k_half <= run_queue::k_size, "a share must fit");
   return p.queue.ring_length() < k_fairness_turn &&
          p.counters.yields.read() - p.yields_at_last_look >= k_fairness_turn / 2;
 }
@@ -85,7 +84,7 @@ run_queue::popped scheduler::find_runnable(M& m) {
     if (is_fairness_turn(*m.p)) ask_poller_under_load(m);
     if (auto found = from_global_queue_for_fairness(m); found.g) return found;
     if (auto found = from_local_queue(m); found.g) return found;
-    if (auto found = from_global_queue(m); found.g) return found;
+    if (auto found = from_global_queue_after_loot(m); found.g) return found;
     if (resume_stopped(m)) continue;
     if (auto found = from_poller(m); found.g) return found;
     if (auto found = while_spinning(m); found.g) return found;
@@ -116,7 +115,7 @@ run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {
   p.chain.slices_at_last_look = p.slices.read();
   p.yields_at_last_look = p.counters.yields.read();
   if (global_.length() != 0) {
-    if (take_share) return from_global_queue(m);
+    if (take_share) return from_global_queue(m, run_queue::k_half);
     const os::lock_guard hold(lock_);
     if (G* const g = global_.pop()) return {g, false};
   }
@@ -125,20 +124,28 @@ run_queue::popped scheduler::from_global_queue_for_fairness(M& m) {
 
 run_queue::popped scheduler::from_local_queue(M& m) { return m.p->queue.pop(); }
 
-// A fair share of it, which fits: the P's queue is empty or short here.
+// The P's queue is empty. If that was loot, and not worth it, neither is this: see steal.cpp.
+run_queue::popped scheduler::from_global_queue_after_loot(M& m) {
+  if (m.p->loot.count == 0) return from_global_queue(m, run_queue::k_half);
+  judge_loot(*m.p);
+  return from_global_queue(m, appetite(*m.p));
+}
+
+// A fair share of it, at most `most`, which is at most half of what fits into the P's queue: that
+// is empty or short here.
 //
 // They may have waited for long: nothing of them is in the cache. What each begins with is fetched
 // while the others are looked at; not under the lock, which those who make more of them runnable
 // would wait for. Until they are in the P's queue nobody can see them: a thread that looked for
 // work meanwhile has gone to sleep, so one is woken, unless this one does that when it stops
 // spinning.
-run_queue::popped scheduler::from_global_queue(M& m) {
-  if (global_.length() == 0) return {};
-  G* batch[run_queue::k_size / 2];
+run_queue::popped scheduler::from_global_queue(M& m, std::size_t most) {
+  if (global_.length() == 0 || most == 0) return {};
+  G* batch[run_queue::k_half];
   std::size_t count;
   {
     const os::lock_guard hold(lock_);
-    count = global_.pop_batch(static_cast<std::size_t>(procs()), std::size(batch), batch);
+    count = global_.pop_batch(static_cast<std::size_t>(procs()), most, batch);
   }
   if (count == 0) return {};
   for (std::size_t i = 0; i < count; ++i) {

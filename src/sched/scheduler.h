@@ -258,16 +258,18 @@ class scheduler final : private trace::source {
   run_queue::popped from_global_queue_when_urged(M& m);
   run_queue::popped from_global_queue_for_fairness(M& m);
   run_queue::popped from_local_queue(M& m);
-  run_queue::popped from_global_queue(M& m);
+  run_queue::popped from_global_queue_after_loot(M& m);
+  run_queue::popped from_global_queue(M& m, std::size_t most);
 
   // steal.cpp
   void begin_loot(M& m, std::size_t count, const P* victim);
   void judge_loot(P& p);
   std::uint64_t turns_of_others(const P& thief, const P* victim) const;
-  std::uint64_t progress_of_all() const;
-  bool holds_back(M& m);
+  std::uint64_t progress_of_all(const P* but = nullptr) const;
+  bool others_get_on(P& p) const;
+  std::size_t appetite(P& p) const;
   void rest_held_back(int looks);
-  G* steal_work(M& m);
+  G* steal_work(M& m, std::size_t most);
   G* steal_forgotten(M& m);
 
   // idle.cpp

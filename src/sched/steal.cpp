@@ -47,8 +47,10 @@ class random_order {
 // another: some hundred nanoseconds. One that does next to nothing is done sooner where it is, and
 // both processors are slowed down by the traffic. Nothing tells in advance what a goroutine will
 // do, but the last loot does: if all of it was done in less than it cost, the thief holds back for
-// a while, longer each time. Not longer than the others get on quickly, though: when they do not,
-// they have something better.
+// a while, longer each time, and then tries a few only. With half of a queue the one who made them
+// all often came over, too, woken by the last of them, and both processors had to fetch from each
+// other for a millisecond. It does not hold back for longer than the others get on quickly, though:
+// when they do not, they have something better.
 //
 // The same when nothing was won by it: the victim had little to do after it, while the thief was
 // busy with more than the loot. So it is when the rest of them wait for a lock that the stolen one
@@ -61,6 +63,8 @@ namespace {
 constexpr os::nanos k_cost_of_one = 4'000;
 constexpr std::uint64_t k_first_holds_per_second = 10'000;  // 100 us
 constexpr int k_most_doublings = 8;
+// What it tries again with: enough that waking a successor, which comes first, does not count.
+constexpr std::size_t k_sample = std::min<std::size_t>(8, run_queue::k_half);
 constexpr os::nanos k_much_busier = 4;  // so many turns of the thief to one
 // What the others have done is written in the lines they use most: each look costs them a miss, so
 // between two there is a pause. The first ones are spent awake; after that the thief sleeps, longer
@@ -68,8 +72,8 @@ constexpr os::nanos k_much_busier = 4;  // so many turns of the thief to one
 // processors share.
 constexpr os::nanos k_first_rest = 60'000;
 constexpr int k_rests_awake = 2;
-constexpr int k_most_rest_doublings = 3;
-constexpr os::nanos k_quick = 2'000;  // between two turns, or spawns
+constexpr int k_most_rest_doublings = 4;
+constexpr os::nanos k_quick = 2'000;  // between two turns, or spawns, of a P
 
 }  // namespace
 
@@ -114,20 +118,35 @@ void scheduler::judge_loot(P& p) {
 }
 
 // How much all Ps have done so far, in turns and spawns.
-std::uint64_t scheduler::progress_of_all() const {
+std::uint64_t scheduler::progress_of_all(const P* but) const {
   std::uint64_t sum = 0;
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
-  for (int i = 0; i < count; ++i) sum += ps_[i]->turns.read() + ps_[i]->counters.spawned.read();
+  for (int i = 0; i < count; ++i) {
+    if (ps_[i] != but) sum += ps_[i]->turns.read() + ps_[i]->counters.spawned.read();
+  }
   return sum;
 }
 
-bool scheduler::holds_back(M& m) {
+// Since the last look; if that was just now, what was seen there holds: in a moment as short an
+// interrupt may have come between two turns.
+bool scheduler::others_get_on(P& p) const {
+  auto& last = p.others;
   const std::uint64_t now = os::ticks();
-  if (m.p->loot.poor == 0 || now >= m.p->loot.hold_back_until) return false;
-  const std::uint64_t sum = progress_of_all();
-  const std::uint64_t done = sum - std::exchange(m.progress.seen, sum);
-  const std::uint64_t took = now - std::exchange(m.progress.since, now);
-  return done != 0 && os::ticks_to_nanos(took / done) < k_quick;
+  if (os::ticks_to_nanos(now - last.seen_at) < k_first_rest) return last.get_on;
+  const std::uint64_t progress = progress_of_all(&p);
+  const std::uint64_t done = progress - std::exchange(last.progress, progress);
+  const std::uint64_t took = now - std::exchange(last.seen_at, now);
+  // relaxed: a guess. Each of them, on the average.
+  const auto busy =
+      static_cast<std::uint64_t>(std::max(1, procs() - idle_count_.load(relaxed) - 1));
+  last.get_on = done != 0 && os::ticks_to_nanos(busy * took / done) < k_quick;
+  return last.get_on;
+}
+
+// How many goroutines an M without work may bring to its P now.
+std::size_t scheduler::appetite(P& p) const {
+  if (p.loot.poor == 0 || !others_get_on(p)) return run_queue::k_half;
+  return os::ticks() < p.loot.hold_back_until ? 0 : k_sample;
 }
 
 // With its P, and as one who spins: what others leave to it waits for as long. But not the timers.
@@ -146,14 +165,14 @@ void scheduler::rest_held_back(int looks) {
 
 // Half of the ring of some P. One pass: while an M spins it comes here several times, as Go's four
 // passes do without the pause in between.
-G* scheduler::steal_work(M& m) {
+G* scheduler::steal_work(M& m, std::size_t most) {
   const int count = ps_made_.load(acquire);  // pairs with the release in set_procs()
   P& mine = *m.p;
   for (random_order order(count, m.random); order.more();) {
     P& victim = *ps_[order.next()];
     if (&victim == &mine) continue;
     mine.counters.steal_attempts.add();
-    if (G* const g = mine.queue.steal_half_from(victim.queue)) {
+    if (G* const g = mine.queue.steal_half_from(victim.queue, static_cast<std::uint32_t>(most))) {
       mine.counters.steals.add();
       mine.counters.stolen.add(1 + mine.queue.ring_length());
       begin_loot(m, 1 + mine.queue.ring_length(), &victim);

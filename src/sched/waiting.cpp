@@ -231,7 +231,7 @@ void wake_list::wake_all(M* m, scheduler::wake_policy policy) {
   last_ = nullptr;
   const bool alone = w != nullptr && w->next_woken == nullptr;
   if (alone && policy == scheduler::wake_policy::wake_others) return w->wake(m);
-  G* batch[run_queue::k_size / 2];
+  G* batch[run_queue::k_half];
   std::size_t count = 0;
   scheduler* home = nullptr;  // of those in the batch
   const auto send_off = [&] {

@@ -24,7 +24,7 @@
  * (watch.pml), timers, and the end of threads, which only wake up more often.
  *
  * IN THE C++ the same names are found in idle.cpp (wake_p, wake_one, give_up_p, last_look,
- * take_p_back, sleep_until_work, class drowsiness), park.cpp (push_next), steal.cpp (holds_back,
+ * take_p_back, sleep_until_work, class drowsiness), park.cpp (push_next), steal.cpp (appetite,
  * steal_forgotten) and syscall.cpp (hand_off_p).
  *
  * SWITCHES for spin -D: NP NM SPAWNS HOGS INJECTS HANDOFFS; BUG=name. See tools/check_model.

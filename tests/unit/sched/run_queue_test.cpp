@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -232,6 +233,21 @@ TEST(RunQueue, ThiefTakesTheOlderHalfRoundedUp) {
     ASSERT_EQ(thief.ring_length(), half - 1);
     ASSERT_THAT(ids(thief), ElementsAreArray(from_to(1, half - 1)));
     ASSERT_THAT(ids(victim), ElementsAreArray(from_to(half + 1, length)));
+  }
+}
+
+TEST(RunQueue, ThiefTakesNoMoreThanItMay) {
+  goroutines gs(k_size);
+  for (const std::uint32_t length : {1u, 2u, 7u, 16u, 17u, 100u, k_size}) {
+    for (const std::uint32_t most : {1u, 2u, 8u, k_size / 2}) {
+      run_queue victim, thief;
+      fill(victim, gs, length);
+      const std::uint32_t count = std::min((length + 1) / 2, most);
+      ASSERT_EQ(thief.steal_half_from(victim, most), gs[count - 1])
+          << "the last of the loot; length " << length << ", at most " << most;
+      ASSERT_THAT(ids(thief), ElementsAreArray(from_to(1, count - 1)));
+      ASSERT_THAT(ids(victim), ElementsAreArray(from_to(count + 1, length)));
+    }
   }
 }
 

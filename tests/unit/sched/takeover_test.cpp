@@ -335,7 +335,9 @@ TEST(Takeover, ThreadsThatSleepOnAreNotLookedAtAgainAndAgain) {
     this_goroutine::sleep_for(50ms);
     const std::optional<long> before = reads_of_the_monitor();
     for (int i = 0; i < 500; ++i) this_goroutine::sleep_for(1ms);
-    if (before) EXPECT_LT(*reads_of_the_monitor() - *before, 10 * k_blocked);
+    if (before) {
+      EXPECT_LT(*reads_of_the_monitor() - *before, 10 * k_blocked);
+    }
     close(ends[1]);
     blocked.wait();
     if (!before) GTEST_SKIP() << "the kernel does not count what a thread reads";
