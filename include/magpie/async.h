@@ -2,8 +2,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <exception>
 #include <functional>
+#include <memory>
+#include <new>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -25,12 +28,21 @@ class MAGPIE_API meeting {
   void wait() noexcept;
   // At most until then; false: it has not ended.
   bool wait_until(time_point) noexcept;
-  // Once. The meeting may be gone when it returns.
-  void finish() noexcept;
+  // Once. True: nobody will ever ask, see abandon(). Otherwise the meeting may be gone when it
+  // returns.
+  bool finish() noexcept;
+  // By the one who could have waited, as its last. False: finish() was called before, and all that
+  // the goroutine did is visible.
+  bool abandon() noexcept;
 
  private:
-  std::atomic<void*> state_{nullptr};  // null, a waiter, or the mark for done
+  // null, a waiter, or the mark for done or for abandoned
+  std::atomic<void*> state_{nullptr};
 };
+
+// Memory for it. The thread keeps some of what is given back.
+MAGPIE_API void* allocate_state(std::size_t size);
+MAGPIE_API void free_state(void* state, std::size_t size) noexcept;
 
 template <class R>
 struct future_state {
@@ -40,11 +52,23 @@ struct future_state {
   meeting end;
   std::optional<stored> value;  // empty without an error: the goroutine called exit()
   std::exception_ptr error;
-  std::atomic<int> owners{2};  // the future and the goroutine
 
-  void drop() noexcept {
-    // acq_rel: the last owner sees what the other one did before it destroys the state.
-    if (owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  // The future and the goroutine share it; the meeting tells who is the last one.
+  void drop_by_future() noexcept {
+    if (!end.abandon()) delete this;
+  }
+  void drop_by_goroutine() noexcept {
+    if (end.finish()) delete this;
+  }
+
+  static void* operator new(std::size_t size) { return allocate_state(size); }
+  static void operator delete(void* state, std::size_t size) noexcept { free_state(state, size); }
+  // For results that are aligned to more than memory usually is.
+  static void* operator new(std::size_t size, std::align_val_t alignment) {
+    return ::operator new(size, alignment);
+  }
+  static void operator delete(void* state, std::size_t size, std::align_val_t alignment) noexcept {
+    ::operator delete(state, size, alignment);
   }
 };
 
@@ -54,6 +78,9 @@ class async_task {
  public:
   async_task(future_state<R>* state, F&& f) : mine_(state), f_(std::move(f)) {}
   async_task(async_task&&) = default;
+
+  // All it has itself is a pointer.
+  static constexpr bool relocatable = is_relocatable<F>;
 
   const meeting* end() const { return &mine_.state->end; }
   code_address function() const noexcept requires has_function<F> { return function_in(f_); }
@@ -82,9 +109,7 @@ class async_task {
     explicit share(future_state<R>* s) : state(s) {}
     share(share&& other) noexcept : state(std::exchange(other.state, nullptr)) {}
     ~share() {
-      if (state == nullptr) return;
-      state->end.finish();
-      state->drop();
+      if (state != nullptr) state->drop_by_goroutine();
     }
     future_state<R>* state;
   };
@@ -107,7 +132,7 @@ class future {
     return *this;
   }
   ~future() {
-    if (state_ != nullptr) state_->drop();
+    if (state_ != nullptr) state_->drop_by_future();
   }
 
   // Waits, then returns the result or throws what the goroutine threw. Once: a second call, or
@@ -149,7 +174,7 @@ class future {
   friend auto async_on(const detail::spawn_request&, F&&, Args&&...);
 
   struct dropper {
-    void operator()(detail::future_state<R>* state) const noexcept { state->drop(); }
+    void operator()(detail::future_state<R>* state) const noexcept { state->drop_by_future(); }
   };
   using holder = std::unique_ptr<detail::future_state<R>, dropper>;
 

@@ -1,13 +1,19 @@
 // join.cpp: one goroutine ends, one other (or a plain thread) waits for that. What future and
 // run() stand on.
 //
-// One word decides: null, a waiter, or the mark for done. finish() exchanges the mark in and
-// wakes the waiter it finds; a waiter puts itself in by compare-exchange, and finds the mark
-// instead when it comes late. A goroutine does that in its park commit, after its stack was left.
+// One word decides: null, a waiter, or the mark for done or for abandoned. finish() exchanges the
+// mark in and wakes the waiter it finds; a waiter puts itself in by compare-exchange, and finds the
+// mark instead when it comes late. A goroutine does that in its park commit, after its stack was
+// left. Whoever does not want to know any more leaves the mark for abandoned, or finds that it is
+// the last one: so the word is also the count of the two who share what lies around it.
 
 #include <magpie/async.h>
 
+#include <new>
+
+#include "fiber/sanitizer.h"
 #include "os/thread.h"
+#include "sched/current.h"
 #include "sched/turn.h"
 #include "sched/waiting.h"
 
@@ -17,8 +23,9 @@ using namespace rt;
 
 namespace {
 
-char g_done_mark;
-void* const k_done = &g_done_mark;
+char g_marks[2];
+void* const k_done = &g_marks[0];
+void* const k_abandoned = &g_marks[1];
 
 // Who waits, and for what.
 struct join_waiter : waiter {
@@ -37,7 +44,26 @@ struct join_waiter : waiter {
   }
 };
 
+// For tools that watch the heap each state is a block of its own.
+bool keeps_blocks() {
+  return !sanitizer::k_address && !sanitizer::k_thread && !sanitizer::under_valgrind();
+}
+
 }  // namespace
+
+void* allocate_state(std::size_t size) {
+  if (size > block_cache::k_block_size || !keeps_blocks()) return ::operator new(size);
+  M* const m = current_m();
+  void* const kept = m != nullptr ? m->future_states.take() : nullptr;
+  return kept != nullptr ? kept : ::operator new(block_cache::k_block_size);
+}
+
+void free_state(void* state, std::size_t size) noexcept {
+  if (size > block_cache::k_block_size || !keeps_blocks()) return ::operator delete(state, size);
+  M* const m = current_m();
+  if (m != nullptr && m->future_states.keep(state)) return;
+  ::operator delete(state, block_cache::k_block_size);
+}
 
 bool meeting::done() const noexcept {
   return state_.load(acquire) == k_done;  // pairs with the exchange in finish()
@@ -45,13 +71,13 @@ bool meeting::done() const noexcept {
 
 void meeting::wait() noexcept {
   if (done()) return;
-  join_waiter me;
-  me.state = &state_;
   entry inside;
   if (M* const m = inside.m()) {
     if (inside.run_inline(this)) return;
     m->prefers_newest = true;
   }
+  join_waiter me;
+  me.state = &state_;
   inside.block(me, wait_reason::future_wait, join_waiter::enlist, &me);
 }
 
@@ -74,19 +100,34 @@ bool meeting::wait_until(time_point deadline) noexcept {
   return true;
 }
 
-// Inside the gate from the first step to the last: a waiter whose time is up waits for the last one
-// with a P, and who is stopped in between may need that.
-void meeting::finish() noexcept {
+bool meeting::abandon() noexcept {
+  if (done()) return false;
+  void* found = nullptr;
+  // release: what was done with the meeting comes before its end by finish(); acquire on failure:
+  // as in done().
+  if (state_.compare_exchange_strong(found, k_abandoned, release, acquire)) return true;
+  if (found != k_done) fatal("a future destroyed while a goroutine or thread waits for it");
+  return false;
+}
+
+// With a waiter, inside the gate from the first step to the last: one whose time is up waits for
+// the last step with a P, and who is stopped in between may need that.
+bool meeting::finish() noexcept {
+  void* found = nullptr;
+  // release: what the goroutine did is visible to whoever sees the mark. relaxed: looked at below.
+  if (state_.compare_exchange_strong(found, k_done, release, relaxed)) return false;
   const entry inside;
-  // release: what the goroutine did is visible to whoever sees the mark; acquire: the waiter.
-  void* const found = state_.exchange(k_done, acq_rel);
-  if (found == nullptr) return;
+  // release: as above; acquire: the waiter, or all that was done before abandon().
+  found = state_.exchange(k_done, acq_rel);
+  if (found == k_abandoned) return true;
+  if (found == nullptr) return false;  // its time was up just now
   auto& waits = *static_cast<join_waiter*>(found);
   if (waits.decide(this)) {
     waits.wake(inside.m());
   } else {
     waits.let_go.store(true, release);  // pairs with wait_until(); it may be gone now
   }
+  return false;
 }
 
 }  // namespace magpie::detail

@@ -12,6 +12,7 @@
 #include "os/note.h"
 #include "os/signal.h"
 #include "os/thread.h"
+#include "sched/block_cache.h"
 #include "sched/call_history.h"
 #include "sched/p.h"
 #include "trace/stream.h"
@@ -108,6 +109,8 @@ struct M : thread_state {
     std::uint64_t since = 0;  // ticks
   };
   sighting sightings[16];
+
+  block_cache future_states;  // the thread's own, in user code; not for the scheduler
 
   rt::trace::stream trace{static_cast<std::uint64_t>(thread)};
 };

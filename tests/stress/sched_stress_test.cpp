@@ -140,6 +140,63 @@ TEST_P(SchedStress, UntidyTrees) {
   }
 }
 
+// Who asks and who ends meet in every way: the one comes first or the other, or both at once; the
+// result is wanted, wanted only for a moment, or not at all. Whoever is the last one cleans up.
+TEST_P(SchedStress, FuturesDroppedAndTaken) {
+  struct counted {
+    explicit counted(std::atomic<int>& n) : alive(&n) { ++n; }
+    counted(counted&& other) noexcept : alive(other.alive) { ++*alive; }
+    ~counted() { --*alive; }
+    std::atomic<int>* alive;
+  };
+  std::atomic<int> alive{0};
+  {
+    runtime r({.procs = ps()});
+    const auto ask = [&alive](std::uint64_t seed, int times) {
+      random_source random(seed);
+      for (int i = 0; i < times; ++i) {
+        const rt::os::nanos length = random.below(2'000);
+        const bool fails = random.below(8) == 0;
+        future<counted> f = async([&alive, length, fails] {
+          spin_for(length);
+          if (fails) throw counted(alive);
+          return counted(alive);
+        });
+        spin_for(random.below(4'000));
+        switch (random.below(4)) {
+          case 0:
+            break;
+          case 1:
+            (void)f.wait_for(std::chrono::nanoseconds(random.below(3'000)));
+            break;
+          case 2:
+            f = {};
+            break;
+          default:
+            try {
+              (void)f.get();
+              EXPECT_FALSE(fails);
+            } catch (const counted&) {
+              EXPECT_TRUE(fails);
+            }
+        }
+      }
+    };
+    const int times = rounds(5'000);
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 1; t <= 2; ++t) {
+      threads.emplace_back([&r, ask, t, times] { r.run([=] { ask(t, times); }); });
+      threads.emplace_back([&r, ask, t, times] {
+        for (int i = 0; i < times / 100; ++i) r.run([=] { ask(t * 1000 + i, 100); });
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    ask(99, times / 4);  // of the default runtime, by a plain thread
+    while (goroutine_count() != 0) std::this_thread::yield();
+  }
+  EXPECT_EQ(alive, 0);
+}
+
 // Nobody waits for anybody: every goroutine spawns two until there are enough.
 TEST_P(SchedStress, TreesThatDoNotJoin) {
   struct splits {

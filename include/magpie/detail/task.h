@@ -50,7 +50,7 @@ struct spawn_request {
   std::string_view name = {};
 };
 
-// For callables that a copy of their bytes moves: in one step.
+// For callables that a copy of their bytes moves, see is_relocatable: in one step.
 MAGPIE_API void spawn_copy(const spawn_request&, const task_type&, const void* closure,
                            std::size_t size);
 
@@ -189,6 +189,29 @@ template <class F>
   }
 }
 
+// Whether a copy of its bytes is the object from then on, and the original need not be destroyed.
+template <class F>
+inline constexpr bool is_relocatable = std::is_trivially_copyable_v<F> || requires {
+  requires F::relocatable;
+};
+
+// One on its way into a goroutine: destroyed here only if it does not get there.
+template <class F>
+struct in_transit {
+  template <class From>
+  explicit in_transit(From&& from) : callable(std::forward<From>(from)) {}
+  ~in_transit() {
+    if (!arrived) callable.~F();
+  }
+  in_transit(const in_transit&) = delete;
+  in_transit& operator=(const in_transit&) = delete;
+
+  union {
+    F callable;
+  };
+  bool arrived = false;
+};
+
 // F is a decayed callable without parameters. Always inlined, so that the return address which
 // the library takes for the place of the spawn is the user's.
 template <class F>
@@ -197,9 +220,10 @@ template <class F>
   check_callable(f);
   constexpr bool fits =
       sizeof(callable) <= inline_closure_size && alignof(callable) <= inline_closure_alignment;
-  if constexpr (fits && std::is_trivially_copyable_v<callable>) {
-    const callable copy(std::forward<F>(f));
-    spawn_copy(request, inline_task<callable>, &copy, sizeof copy);
+  if constexpr (fits && is_relocatable<callable>) {
+    in_transit<callable> sent(std::forward<F>(f));
+    spawn_copy(request, inline_task<callable>, &sent.callable, sizeof sent.callable);
+    sent.arrived = true;
   } else if constexpr (fits) {
     rt::G* const g = begin_spawn(request);
     struct unless_finished {

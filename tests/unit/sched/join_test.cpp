@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <csignal>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -18,6 +21,7 @@
 
 #include "support/asleep.h"
 #include "support/baton.h"
+#include "support/subprocess.h"
 
 namespace magpie {
 namespace {
@@ -138,6 +142,49 @@ TEST_P(Future, ASecondGetIsMisuse) {
     EXPECT_THROW(f.get(), misuse);
     EXPECT_THROW(f.wait(), misuse);
   });
+}
+
+TEST_P(Future, BringsAResultOfAnySizeAndAlignment) {
+  struct alignas(256) aligned {
+    char byte = 1;
+  };
+  struct large {
+    std::array<char, 5000> bytes;
+  };
+  as_asked([] {
+    for (int i = 0; i < 10; ++i) {
+      future<aligned> first = async([] { return aligned{}; });
+      future<large> second = async([] { return large{}; });
+      const aligned got = first.get();
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&got) % alignof(aligned), 0u);
+      EXPECT_EQ(got.byte, 1);
+      EXPECT_EQ(second.get().bytes[4999], 0);
+    }
+  });
+}
+
+// The state is gone, too: a build with AddressSanitizer would see it.
+TEST(Future, ThatCannotBeSpawnedIsNotLeftBehind) {
+  const detail::spawn_request too_large{.where = nullptr, .stack_size = SIZE_MAX / 2};
+  EXPECT_THROW((void)async_on(too_large, [] { return 1; }), misuse);
+  const auto owned = std::make_shared<int>(2);
+  EXPECT_THROW((void)async_on(too_large, [owned] { return *owned; }), misuse);
+  EXPECT_EQ(owned.use_count(), 1);
+  EXPECT_THROW((void)async_on(
+                   too_large, [](int i) { return i; }, 3),
+               misuse);
+}
+
+TEST(Future, WaitedForByTwoEndsTheProcess) {
+  const auto end = rt::testing::run_program("sync_misuse", {"future_two_wait"});
+  EXPECT_EQ(end.signal, SIGABRT);
+  EXPECT_THAT(end.output, HasSubstr("two goroutines or threads wait for one future at a time"));
+}
+
+TEST(Future, DestroyedWhileSomebodyWaitsEndsTheProcess) {
+  const auto end = rt::testing::run_program("sync_misuse", {"future_dropped_under_wait"});
+  EXPECT_EQ(end.signal, SIGABRT);
+  EXPECT_THAT(end.output, HasSubstr("a future destroyed while a goroutine or thread waits for it"));
 }
 
 TEST(Future, MadeOfNothingIsMisuseToWaitFor) {
