@@ -67,6 +67,13 @@ struct alignas(k_cache_line) P {
     std::uint64_t slices_at_last_look = 0;  // at the global queue, out of turn
   } chain;  // the turns since `slices` changed, all through run_next; see schedule.cpp
 
+  // Stack pointers of those who came from the global queue and have waited for long, in the order
+  // of their turns. See turn.h.
+  struct {
+    std::uint32_t next = 0, count = 0;
+    const void* at[run_queue::k_half];
+  } cold;
+
   struct {
     std::size_t count = 0;      // of goroutines got from elsewhere; 0: judged already
     std::uint64_t since = 0;    // ticks

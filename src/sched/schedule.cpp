@@ -135,10 +135,10 @@ run_queue::popped scheduler::from_global_queue_after_loot(M& m) {
 // is empty or short here.
 //
 // They may have waited for long: nothing of them is in the cache. What each begins with is fetched
-// while the others are looked at; not under the lock, which those who make more of them runnable
-// would wait for. Until they are in the P's queue nobody can see them: a thread that looked for
-// work meanwhile has gone to sleep, so one is woken, unless this one does that when it stops
-// spinning.
+// while the others are looked at, and while the others run: see fetch_cold_ahead(). Not under the
+// lock, which those who make more of them runnable would wait for. Until they are in the P's queue
+// nobody can see them: a thread that looked for work meanwhile has gone to sleep, so one is woken,
+// unless this one does that when it stops spinning.
 run_queue::popped scheduler::from_global_queue(M& m, std::size_t most) {
   if (global_.length() == 0 || most == 0) return {};
   G* batch[run_queue::k_half];
@@ -152,7 +152,17 @@ run_queue::popped scheduler::from_global_queue(M& m, std::size_t most) {
     __builtin_prefetch(&batch[i]->fiber, 1);
     __builtin_prefetch(&wait_room_of(*batch[i]).bytes[k_cache_line]);  // how the wait ended
   }
-  for (std::size_t i = 0; i < count; ++i) fetch_frames(*batch[i]);
+  auto& cold = m.p->cold;
+  cold.next = cold.count = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const G& g = *batch[i];
+    if (i < k_turns_ahead || g.fiber.stack == nullptr) {
+      fetch_frames(g);
+    } else {
+      __builtin_prefetch(g.fiber.stack, 1);
+      cold.at[cold.count++] = g.fiber.registers.stack_pointer;
+    }
+  }
   m.p->queue.push_all(batch + 1, count - 1);
   if (m.spinning) {
     begin_loot(m, count, nullptr);

@@ -63,8 +63,8 @@ namespace testing {
 class waste_meter;
 }
 
-// The line at `address`, which is mapped, will be needed soon. A load whose result nobody waits
-// for: where the pages are cold, too, a run of prefetches took half as long again (Zen 4). With
+// The line at `address`, which is mapped, is needed at once. A load whose result nobody waits for:
+// where the pages are cold, too, a run of prefetches took half as long again (Zen 4). With
 // sanitizers a prefetch, because they would look at the load.
 [[gnu::always_inline]] inline void fetch_line(std::uintptr_t address) {
   const auto* const line = reinterpret_cast<const volatile char*>(address);
@@ -75,23 +75,36 @@ class waste_meter;
   }
 }
 
-// For one that has waited for long, and goes on soon: the frames it comes back to, the first ones
-// of its stack, if they are on the same page, and the stack's record, for when it ends. The caller
-// owns it. Inlined by force: g++ finds that prefetches have no effect, and drops such functions.
-[[gnu::always_inline]] inline void fetch_frames(const G& g) {
+// The same, needed soon: what comes after it is not held up. Nothing happens where nothing is
+// mapped. Inlined by force, like the others here: g++ finds that prefetches have no effect, and
+// drops such functions.
+[[gnu::always_inline]] inline void prefetch_line(std::uintptr_t address) {
+  __builtin_prefetch(reinterpret_cast<const void*>(address), 1);
+}
+
+// The frames that one who stopped with this stack pointer comes back to: the first ones of its
+// stack, if they are on the same page.
+template <void (*Fetch)(std::uintptr_t)>
+[[gnu::always_inline]] inline void fetch_frames_at(const void* stack_pointer) {
   constexpr std::uintptr_t k_page = 4096;  // or more; the frames of interest are within this
-  if (g.fiber.stack == nullptr) return __builtin_prefetch(&g, 1);
-  const auto at = reinterpret_cast<std::uintptr_t>(g.fiber.registers.stack_pointer);
+  const auto at = reinterpret_cast<std::uintptr_t>(stack_pointer);
   const std::uintptr_t end = (at | (k_page - 1)) + 1;
   // finish_switch() calls somebody at once. But the page below may be the guard.
   const std::uintptr_t first_call = std::max(at - 48, end - k_page);
   for (std::uintptr_t line = first_call; line < at + 4 * k_cache_line; line += k_cache_line) {
-    fetch_line(line < end ? line : end - 1);
+    Fetch(line < end ? line : end - 1);
   }
-  fetch_line(reinterpret_cast<std::uintptr_t>(g.fiber.stack));
   for (std::uintptr_t line = end - 3 * k_cache_line; line != end; line += k_cache_line) {
-    fetch_line(line);
+    Fetch(line);
   }
+}
+
+// For one that has waited for long, and goes on at once: its frames, and the stack's record, for
+// when it ends. The caller owns it.
+[[gnu::always_inline]] inline void fetch_frames(const G& g) {
+  if (g.fiber.stack == nullptr) return __builtin_prefetch(&g, 1);
+  fetch_line(reinterpret_cast<std::uintptr_t>(g.fiber.stack));
+  fetch_frames_at<fetch_line>(g.fiber.registers.stack_pointer);
 }
 
 class scheduler final : private trace::source {
