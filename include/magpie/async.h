@@ -79,9 +79,6 @@ class async_task {
   async_task(future_state<R>* state, F&& f) : mine_(state), f_(std::move(f)) {}
   async_task(async_task&&) = default;
 
-  // All it has itself is a pointer.
-  static constexpr bool relocatable = is_relocatable<F>;
-
   const meeting* end() const { return &mine_.state->end; }
   code_address function() const noexcept requires has_function<F> { return function_in(f_); }
 
@@ -117,6 +114,10 @@ class async_task {
   share mine_;  // before f_, so that f_ is gone when the end is announced
   F f_;
 };
+
+// All it has besides is a pointer.
+template <class R, class F>
+inline constexpr bool is_relocatable<async_task<R, F>> = is_relocatable<F>;
 
 }  // namespace detail
 

@@ -109,6 +109,7 @@ void scheduler::retire_p(M& m) {
   goroutine_queue rest;
   p->queue.drain_into(rest);
   p->stacks.drain();
+  p->loot.count = 0;  // others have it now: there is nothing to be judged
   if (p != ps_[0]) ps_[0]->timers.absorb(p->timers);
   {
     const os::lock_guard hold(lock_);

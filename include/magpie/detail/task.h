@@ -191,9 +191,7 @@ template <class F>
 
 // Whether a copy of its bytes is the object from then on, and the original need not be destroyed.
 template <class F>
-inline constexpr bool is_relocatable = std::is_trivially_copyable_v<F> || requires {
-  requires F::relocatable;
-};
+inline constexpr bool is_relocatable = std::is_trivially_copyable_v<F>;
 
 // One on its way into a goroutine: destroyed here only if it does not get there.
 template <class F>
