@@ -67,8 +67,8 @@ struct future_state {
   static void* operator new(std::size_t size, std::align_val_t alignment) {
     return ::operator new(size, alignment);
   }
-  static void operator delete(void* state, std::size_t size, std::align_val_t alignment) noexcept {
-    ::operator delete(state, size, alignment);
+  static void operator delete(void* state, std::align_val_t alignment) noexcept {
+    ::operator delete(state, alignment);
   }
 };
 

@@ -21,7 +21,7 @@ class block_cache {
 
   block_cache() = default;
   ~block_cache() {
-    while (void* const block = take()) ::operator delete(block, k_block_size);
+    while (void* const block = take()) ::operator delete(block);
   }
   block_cache(const block_cache&) = delete;
   block_cache& operator=(const block_cache&) = delete;
@@ -35,7 +35,7 @@ class block_cache {
     return block;
   }
 
-  // Made by operator new, with that size. False: it has enough.
+  // Made by operator new, of that size. False: it has enough.
   bool keep(void* block) {
     if (count_ == k_most) return false;
     first_ = new (block) free_block{first_};

@@ -59,10 +59,10 @@ void* allocate_state(std::size_t size) {
 }
 
 void free_state(void* state, std::size_t size) noexcept {
-  if (size > block_cache::k_block_size || !keeps_blocks()) return ::operator delete(state, size);
+  if (size > block_cache::k_block_size || !keeps_blocks()) return ::operator delete(state);
   M* const m = current_m();
   if (m != nullptr && m->future_states.keep(state)) return;
-  ::operator delete(state, block_cache::k_block_size);
+  ::operator delete(state);
 }
 
 bool meeting::done() const noexcept {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the fiber tests over compilers and flags. The switch saves what the compiler
-# says is live, so every optimiser and every code model is a new opponent.
+# says is live, so every optimiser and every code model is a new opponent. And reads the public
+# headers, with a program that uses most of them, as each compiler's users do.
 #
 #   JOBS=2 COMPILERS='g++-12 clang++-14' compilers.sh    all flags, all fiber tests: `make compilers`
 #   compilers.sh BUILD_DIR                               some flags, the tests of the switch, with
@@ -74,6 +75,16 @@ try() {  # compiler, flags
   fi
 }
 
+read_headers() {  # compiler
+  local name="$1 public headers"
+  local log=$output/$(tr -c 'a-zA-Z0-9\n' _ <<<"$name").log
+  if "$1" -std=c++20 -Wall -Wextra -Werror -Iinclude -fsyntax-only examples/tour.cpp >"$log" 2>&1; then
+    echo "ok      $name"
+  else
+    echo "FAILED  $name:" && head -n 30 "$log"
+  fi
+}
+
 mkdir -p "$output"
 results=$output/results
 : >"$results"
@@ -87,6 +98,7 @@ for compiler in $compilers; do
   program=$(readlink -f "$program")
   [[ $seen != *" $program "* ]] || continue
   seen+="$program "
+  read_headers "$compiler" | tee -a "$results"
   for flags in "${flag_sets[@]}"; do
     if [ -z "$short_of" ]; then
       try "$compiler" "$flags" | tee -a "$results"

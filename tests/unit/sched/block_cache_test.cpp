@@ -11,7 +11,7 @@ namespace magpie::rt {
 namespace {
 
 void* new_block() { return ::operator new(block_cache::k_block_size); }
-void delete_block(void* block) { ::operator delete(block, block_cache::k_block_size); }
+void delete_block(void* block) { ::operator delete(block); }
 
 TEST(BlockCache, HasNothingAtFirst) {
   block_cache cache;
