@@ -35,8 +35,11 @@ namespace {
 using namespace std::chrono_literals;
 using steady = std::chrono::steady_clock;
 
-// How long each call blocks, unless somebody ends it.
-constexpr auto k_block = 100ms;
+// How long each call blocks, unless somebody ends it. On a busy machine the monitor may have to
+// wait for a processor for a tenth of a second before it can see that.
+constexpr std::chrono::milliseconds k_block = 400ms;
+constexpr auto k_block_millis = static_cast<int>(k_block.count());
+constexpr long k_block_nanos = std::chrono::nanoseconds(k_block).count();
 
 // Rounds that goroutines on the same Ps get through while `body` blocks in eight others.
 struct beside {
@@ -84,7 +87,7 @@ struct stopwatch {
 TEST(Takeover, Nanosleep) {
   expect_taken_over(run_in_eight(2, [] {
     const stopwatch watch;
-    const timespec time{0, 100'000'000};
+    const timespec time{0, k_block_nanos};
     timespec left{};
     EXPECT_EQ(::nanosleep(&time, &left), 0);
     EXPECT_GE(watch.elapsed(), k_block);
@@ -102,7 +105,7 @@ TEST(Takeover, Sleep) {
 TEST(Takeover, Poll) {
   expect_taken_over(run_in_eight(2, [] {
     const stopwatch watch;
-    EXPECT_EQ(::poll(nullptr, 0, 100), 0);
+    EXPECT_EQ(::poll(nullptr, 0, k_block_millis), 0);
     EXPECT_GE(watch.elapsed(), k_block);
   }));
 }
@@ -112,7 +115,7 @@ TEST(Takeover, EpollWait) {
     const stopwatch watch;
     const int poller = ::epoll_create1(EPOLL_CLOEXEC);
     epoll_event event{};
-    EXPECT_EQ(::epoll_wait(poller, &event, 1, 100), 0);
+    EXPECT_EQ(::epoll_wait(poller, &event, 1, k_block_millis), 0);
     EXPECT_GE(watch.elapsed(), k_block);
     ::close(poller);
   }));
@@ -125,7 +128,7 @@ TEST(Takeover, SemTimedwait) {
     ::sem_init(&semaphore, 0, 0);
     timespec until{};
     ::clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 100'000'000;
+    until.tv_nsec += k_block_nanos;
     if (until.tv_nsec >= 1'000'000'000) {
       until.tv_nsec -= 1'000'000'000;
       ++until.tv_sec;
