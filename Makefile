@@ -94,7 +94,7 @@ aarch64: ## cross-build for 64-bit ARM and run the tests under qemu
 	@$(SETUP) aarch64
 	$(call test_preset,aarch64)
 
-compilers: ## the fiber tests over compilers and flags
+compilers: ## the fiber tests over compilers and flags, the public headers over compilers
 	@$(SETUP) compilers
 	@JOBS=$(JOBS) tests/scripts/compilers.sh
 

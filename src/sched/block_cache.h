@@ -1,7 +1,7 @@
 // A thread's own supply of blocks for the states of futures.
 //
 // A tree of goroutines that fork and join has ten of them or a hundred at a time, more than malloc
-// keeps at hand for a thread: the rest takes its slow way, which is a quarter of what a goroutine
+// keeps at hand for a thread: the rest takes its slow way, which is a fifth of what a goroutine
 // that does next to nothing costs.
 //
 // Used by user code outside the gate: it may be stopped in the middle, but its thread runs nobody

@@ -603,8 +603,8 @@ INSTANTIATE_TEST_SUITE_P(Of, SchedStressWithoutMonitor,
                                            "PingPongWithAPlainThread", "BurstsOfOneWithGaps",
                                            "BurstsOfOneBehindABusyGoroutine",
                                            "SpawnsFromEightPlainThreads", "UntidyTrees",
-                                           "YieldStorm", "ThreadLocksComeAndGo",
-                                           "ALockedGoroutineSleeps"),
+                                           "YieldStorm", "FuturesDroppedAndTaken",
+                                           "ThreadLocksComeAndGo", "ALockedGoroutineSleeps"),
                          [](const auto& test) { return test.param; });
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <new>
-#include <vector>
 
 namespace magpie::rt {
 namespace {
