@@ -16,6 +16,7 @@
 #include <magpie/magpie.h>
 
 #include "fiber/sanitizer.h"
+#include "sched/gate.h"
 #include "support/asleep.h"
 #include "support/baton.h"
 #include "support/process_counts.h"
@@ -350,6 +351,40 @@ TEST(SetProcs, NoMoreThanThatManyRunAtOnceAfterwards) {
     for (int i = 0; i < 100; ++i) std::this_thread::yield();
   }
   stop = true;
+}
+
+// The P that will be retired, with so much loot; null on the other one.
+rt::P* p_with_loot(std::size_t count) {
+  rt::M* const m = rt::enter();
+  rt::P* const p = m->p->id == 1 ? m->p : nullptr;
+  if (p != nullptr) p->loot.count = count;
+  rt::leave(m);
+  return p;
+}
+
+// Its goroutines go elsewhere: when the P is used again, long after, all seems to have taken long.
+TEST(SetProcs, WhatAPHadStolenIsNotJudgedAfterItWasRetired) {
+  runtime r({.procs = 2});
+  r.run([&r] {
+    std::atomic<bool> over{false};
+    const auto retire_where_it_runs = [&] {
+      while (!over) {
+        if (p_with_loot(0) == nullptr) continue;
+        r.set_procs(1);
+        const rt::P* const p = p_with_loot(5);
+        if (p == nullptr) {  // it was stopped, and went on elsewhere
+          r.set_procs(2);
+          continue;
+        }
+        this_goroutine::yield();  // now the P is given up
+        EXPECT_EQ(p->loot.count, 0u);
+        over = true;
+      }
+    };
+    wait_group all;
+    for (int i = 0; i < 2; ++i) all.go(retire_where_it_runs);
+    all.wait();
+  });
 }
 
 TEST(SetProcs, UnderLoadLosesNoGoroutine) {
